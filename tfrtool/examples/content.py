@@ -1,7 +1,6 @@
 """The content of a string feature, detected from its bytes."""
 
 import math
-import re
 from codecs import getincrementaldecoder
 from itertools import chain, islice
 
@@ -79,29 +78,42 @@ def is_text(value: bytes) -> bool:
 
 
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\r"})
-_HIGH_CONTROLS = re.compile(rb"\xc2[\x80-\x9f]")
-"""U+0080 to U+009F in UTF-8."""
 
 
-def has_controls(data: bytes) -> bool:
-    """Return whether UTF-8 text has control characters other than tabs and line breaks."""
-    return len(data.translate(None, _CONTROLS)) < len(data) or (
-        b"\xc2" in data and _HIGH_CONTROLS.search(data) is not None
-    )
+def starts_as_utf8(head: bytes) -> bool:
+    """Return whether the first bytes of a value can be UTF-8, perhaps cut within a character."""
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4
+    return True
 
 
-def is_plain_text(value: bytes) -> bool:
-    """Return whether a value is UTF-8 and has no control characters but tabs and line breaks.
-
-    Unlike `is_text`, it allows characters that can't be printed, such as those of no script.
-    """
-    if has_controls(value[:_LONG]):  # most values that aren't text
+def is_utf8(value: bytes) -> bool:
+    """Return whether a value is valid UTF-8."""
+    if not starts_as_utf8(value[:_LONG]):  # most values that aren't text
         return False
     try:
         value.decode()
     except UnicodeDecodeError:
         return False
-    return len(value) <= _LONG or not has_controls(value)
+    return True
+
+
+def is_plain_text(value: bytes) -> bool:
+    """Return whether a value is UTF-8 text, and not numbers that happen to be valid UTF-8.
+
+    Numbers have NUL, or other control characters for at least half of their bytes. Unlike
+    `is_text`, it allows characters that can't be printed.
+    """
+    if b"\0" in value[:_LONG] or not is_utf8(value) or b"\0" in value:
+        return False
+    return 2 * count_controls(value) < max(len(value), 1)
+
+
+def count_controls(data: bytes) -> int:
+    """Return the number of control characters of ASCII other than tabs and line breaks."""
+    return len(data) - len(data.translate(None, _CONTROLS))
 
 
 def decode_text(value: bytes) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.content import PixelForm, describe_bytes, is_plain_text, png_form
+from tfrtool.examples.content import PixelForm, describe_bytes, is_plain_text, is_utf8, png_form
 from tfrtool.examples.example import (
     DTYPES,
     DType,
@@ -48,6 +48,7 @@ class ValueStatistics:
     several: int = 0  # records, or steps, that have more than one value
     empty: int = 0  # those that have none
     is_text: bool = True  # whether all strings are plain text, if that is looked for
+    is_utf8: bool = True  # whether all of them are valid UTF-8
     content: Counter[str] = field(default_factory=Counter)  # strings by what `describe_bytes` says
     minimum: int | float | None = None  # of the numbers that are finite, or the fewest bytes
     maximum: int | float | None = None
@@ -113,6 +114,7 @@ class ValueStatistics:
         self.several += other.several
         self.empty += other.empty
         self.is_text &= other.is_text
+        self.is_utf8 &= other.is_utf8
         self.nan += other.nan
         self.infinite += other.infinite
         self.pixels |= other.pixels
@@ -339,8 +341,9 @@ class SchemaFold:
                 statistics.empty += length == 0
             if describe and kind == "bytes_list":
                 statistics.describe(values)
-            if text and kind == "bytes_list" and statistics.is_text:
-                statistics.is_text = all(map(is_plain_text, values))
+            if text and kind == "bytes_list" and statistics.is_utf8:
+                statistics.is_text = statistics.is_text and all(map(is_plain_text, values))
+                statistics.is_utf8 = statistics.is_text or all(map(is_utf8, values))
             if take_values:
                 statistics.take(kind, values)
 

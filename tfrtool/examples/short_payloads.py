@@ -1,6 +1,6 @@
 """Examples without most bytes of their long values, for what needs only types and short values."""
 
-from tfrtool.examples.content import has_controls
+from tfrtool.examples.content import starts_as_utf8
 from tfrtool.records.wire import read_varint, varint
 
 LONG = 1024
@@ -54,8 +54,9 @@ def shorten(payload: bytes, names: set[bytes]) -> bytes:
                 prefix = payload[first : first + _KEPT]
                 # No UTF-8 starts with bytes from 0x80 to 0xC1, or from 0xF5 on.
                 may_be_text = prefix[0] < 0x80 or 0xC1 < prefix[0] < 0xF5
-                if may_be_text and not has_controls(prefix):
+                if may_be_text and b"\0" not in prefix and starts_as_utf8(prefix):
                     return payload
+                prefix = b"\xff" + prefix[1:]  # in no case UTF-8
                 if payload[at - 2] != 0x0A or length > _SHORT_NAME:
                     return payload
                 found.append(name)

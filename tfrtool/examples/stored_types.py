@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tfrtool.errors import DatasetError
 from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
 
@@ -38,11 +40,13 @@ class StoredTypes:
         columns: those that are alike in all schemas.
         conflicts: features of other types in other schemas.
         partial: features that not all files have a type for.
+        folders: those of the files, in which TFDS' features.json may say what is text.
     """
 
     columns: "Mapping[str, Column]" = field(default_factory=dict)
     conflicts: frozenset[str] = frozenset()
     partial: frozenset[str] = frozenset()
+    folders: "tuple[AnyPath, ...]" = ()
 
     @classmethod
     def read(cls, paths: Iterable[AnyPath]) -> "StoredTypes":
@@ -78,20 +82,27 @@ class StoredTypes:
             },
             conflicts=frozenset(name for name in columns_by_name if not alike[name]),
             partial=partial,
+            folders=tuple(dict.fromkeys(path.parent for path in paths)),
         )
 
     def apply(self, columns: "Columns") -> "Columns":
         """Return columns of Examples with these types, where the features are stored as these."""
-        if not self.columns or columns.kind is not PayloadKind.EXAMPLE:
+        undecided = any(one.is_utf8 and not one.is_text for one in columns.columns)
+        texts = _declared_texts(self.folders) if undecided else frozenset[str]()
+        if not (self.columns or texts) or columns.kind is not PayloadKind.EXAMPLE:
             return columns
         from tfrtool.examples.arrow.columns import ColumnType, Form
 
         changed = []
         for column in columns.columns:
-            stored = self.columns.get(feature_name(column.key), column)
-            if stored.dtype is column.dtype:
-                column = replace(column, form=Form.LIST) if stored.form is Form.LIST else column
-                column = ColumnType(stored.dtype, stored.logical, stored.shape).of(column)
+            name = feature_name(column.key)
+            if column.is_utf8 and name in texts:
+                column = replace(column, is_text=True)
+            known = self.columns.get(name)
+            if known is not None and known.dtype is column.dtype:
+                column = replace(column, form=Form.LIST) if known.form is Form.LIST else column
+                kind = ColumnType(known.dtype, known.logical, known.shape)
+                column = kind.of(column, is_utf8=False)
             changed.append(column)
         return replace(columns, columns=tuple(changed))
 
@@ -137,6 +148,16 @@ def _time_text(microseconds: int, word: str) -> int | str:
         return microseconds if time.time() != _EPOCH.time() else str(time.date())
     text = str(time).rstrip("0") if time.microsecond else str(time)
     return text if word == "timestamp" else f"{text}+00"
+
+
+def _declared_texts(folders: Iterable[AnyPath]) -> frozenset[str]:
+    """Return the features that TFDS' features.json declares as text; none if it can't be read."""
+    names = set[str]()
+    for folder in folders:
+        with suppress(DatasetError, FileNotFoundError), reading_metadata(folder / FEATURES, "TFDS"):
+            features = read_json(folder / FEATURES)["featuresDict"]["features"]
+            names |= {name for name, one in features.items() if "text" in one}
+    return frozenset(names)
 
 
 def _read(path: AnyPath) -> "dict[str, Column] | None":

@@ -459,7 +459,9 @@ def _content_of(
     else:
         rows = [scan for scan in scans if scan.rows] or scans[:1]
         columns, notes = _merged(source_format, rows, select, types, lists=lists)
-    columns.select(cast)
+    cast_columns = columns.select(cast)
+    if source_format.payloads:
+        _check_text_casts(cast_columns, cast)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
     if schema is not None:
@@ -507,6 +509,16 @@ def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
             raise UsageError(f"feature {name!r} has several types", hint=hint)
         changed.append(types[name].of(column) if name in types else column)
     return replace(columns, columns=tuple(changed))
+
+
+def _check_text_casts(columns: Columns, cast: Mapping[str, ColumnType]) -> None:
+    """Raise a `SchemaError` if bytes that are not text would be cast to string."""
+    pairs = zip(columns.names, columns.columns, strict=False)
+    text = ColumnType(DType.STRING)
+    names = [n for n, one in pairs if cast.get(n) == text and one.dtype and not one.is_text]
+    for name in names[:1]:
+        what = f"column {name!r} can't be cast to string: some of its values are not UTF-8 text"
+        raise SchemaError(what, hint="without the cast, its bytes are kept as they are")
 
 
 def _native(columns: Columns, native: Columns) -> Columns | None:

@@ -4,7 +4,7 @@ import enum
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +74,7 @@ class Column:
         logical: the word for times or decimals, which the values stand for.
         shape: sizes of the tensors that a LIST holds in row-major order; -1 is any number, as the
             first size, and 0 is not known. One size is a list, even if no record has two values.
+        is_utf8: whether all values are known to be valid UTF-8, so that it can become text.
     """
 
     key: bytes
@@ -83,6 +84,7 @@ class Column:
     is_text: bool = False
     logical: str | None = None
     shape: tuple[int, ...] = ()
+    is_utf8: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.dtype is None) != (self.form is Form.FEATURE):
@@ -138,10 +140,13 @@ class ColumnType:
             raise UsageError(f"invalid --cast {word!r}", expected=f"one of {TYPE_WORDS}") from error
         return cls(stored_dtype(word), word)
 
-    def of(self, column: Column) -> Column:
-        """Return a column with this type."""
+    def of(self, column: Column, *, is_utf8: bool = True) -> Column:
+        """Return a column with this type; of strings, as text if it is text or can become text.
+
+        ``is_utf8`` says whether strings become text because all of them are valid UTF-8.
+        """
         is_text = self.dtype is DType.STRING and (
-            column.is_text or column.dtype is not DType.STRING
+            column.is_text or (is_utf8 and column.is_utf8) or column.dtype is not DType.STRING
         )
         shape = self.shape if column.form is Form.LIST else ()
         return replace(column, dtype=self.dtype, is_text=is_text, logical=self.logical, shape=shape)
@@ -214,10 +219,10 @@ class Columns:
         if self.kind is not PayloadKind.SEQUENCE_EXAMPLE:
             return [batch.column(name) for name in self.names]
         arrays_by_name: dict[str, pa.Array] = {}
-        for field in batch.schema:
-            if field.name in (CONTEXT, LISTS) and pa.types.is_struct(field.type):
-                names = [one.name for one in field.type]
-                arrays_by_name |= zip(names, batch.column(field.name).flatten(), strict=True)
+        for column in batch.schema:
+            if column.name in (CONTEXT, LISTS) and pa.types.is_struct(column.type):
+                names = [one.name for one in column.type]
+                arrays_by_name |= zip(names, batch.column(column.name).flatten(), strict=True)
         return [arrays_by_name[name] for name in self.names]
 
     @property

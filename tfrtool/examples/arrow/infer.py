@@ -1,7 +1,7 @@
 """The columns of payloads: the schema fold, fed by batches of short payloads at once."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from tfrtool.examples.arrow.scan import (
     WireScan,
     scanned,
 )
-from tfrtool.examples.content import has_controls, is_plain_text
+from tfrtool.examples.content import count_controls, is_plain_text, is_utf8
 from tfrtool.examples.example import DType, PayloadKind, classify_payload, count_event_values
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
@@ -92,9 +92,9 @@ class ColumnsFold(SchemaFold):
         self.sequences += int(np.count_nonzero(scan.sequence))
         self._last = []
         parts = zip(self._maps, places, looks, others, strict=True)
-        for features, indexes, look, binary in parts:
+        for features, indexes, look, found in parts:
             self.skipped += int(np.count_nonzero(indexes < 0))
-            look.count_in(tuple(features.values()), indexes, binary)
+            look.count_in(tuple(features.values()), indexes, found)
 
     def _find(self, features: dict[bytes, FeatureStatistics], found: Found, scan: WireScan) -> Ints:
         """Return the place of each entry's key; a new one gets a place if there is room."""
@@ -139,8 +139,11 @@ class ColumnsFold(SchemaFold):
                 form = _optional_form(feature, records, exact=exact)
                 found = found if form is None else replace(found, form=form, dtype=dtypes[0])
             strings = feature.values.get(DType.STRING)
-            is_text = found.dtype is DType.STRING and (strings is None or strings.is_text)
-            return replace(found, is_text=is_text)
+            if found.dtype is not DType.STRING:
+                return found
+            if strings is None:
+                return replace(found, is_text=True)
+            return replace(found, is_text=strings.is_text, is_utf8=strings.is_utf8)
 
         return self._columns(column)
 
@@ -156,6 +159,18 @@ class ColumnsFold(SchemaFold):
         columns = [column(one, records) for one in self.features() if one.present or one.unset]
         kind = PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
         return Columns(kind, tuple(columns))
+
+
+class _Others(NamedTuple):
+    """The places of features with strings that are not text, and of those not valid UTF-8."""
+
+    binary: set[int]
+    invalid: set[int]
+
+    def add(self, place: int, *, is_utf8: bool) -> None:
+        self.binary.add(place)
+        if not is_utf8:
+            self.invalid.add(place)
 
 
 class _Look(NamedTuple):
@@ -188,13 +203,11 @@ class _Look(NamedTuple):
         scan.irregular[owner[strings[~ok]]] = True
         return cls(feature_index, owner, kind, start, end, number)
 
-    def others_than_text(
-        self, scan: WireScan, features: Sequence[FeatureStatistics]
-    ) -> Collection[int]:
-        """Return the places of the features that are text so far, and have other strings here."""
-        binary = set[int]()
+    def others_than_text(self, scan: WireScan, features: Sequence[FeatureStatistics]) -> _Others:
+        """Return the places of the features that are UTF-8 so far, and have other strings here."""
+        others = _Others(set(), set())
         live = [
-            "bytes_list" not in one.kinds or one.kinds["bytes_list"].is_text for one in features
+            "bytes_list" not in one.kinds or one.kinds["bytes_list"].is_utf8 for one in features
         ]
         strings = np.flatnonzero(
             (self.kind == STRINGS) & (self.feature_index >= 0) & (self.number > 0)
@@ -203,22 +216,23 @@ class _Look(NamedTuple):
         owner, feature_index = self.owner[strings], self.feature_index[strings]
         first, stop, counts = scan.children(owner, self.start[strings], self.end[strings])
         if scan.irregular.any():
-            return binary
+            return others
         feature_index = np.repeat(feature_index, counts)
         # The first value shows it in most cases: images are not copied.
         for which in np.unique(feature_index, return_index=True)[1].tolist():
-            if not is_plain_text(scan.data[first[which] : stop[which]]):
-                binary.add(int(feature_index[which]))
-        rest = ~np.isin(feature_index, [*binary])
+            if not is_utf8(scan.data[first[which] : stop[which]]):
+                others.add(int(feature_index[which]), is_utf8=False)
+        rest = ~np.isin(feature_index, [*others.invalid])
         feature_index, values = feature_index[rest], scan.strings(first[rest], stop[rest])
         if not _are_text(values):
             for index in np.unique(feature_index).tolist():
-                if not _are_text(values.filter(bools_array(feature_index == index))):
-                    binary.add(index)
-        return binary
+                strings_here = values.filter(bools_array(feature_index == index))
+                if not _are_text(strings_here):
+                    others.add(index, is_utf8=_are_utf8(strings_here))
+        return others
 
     def count_in(
-        self, features: Sequence[FeatureStatistics], entries: Ints, binary: Collection[int]
+        self, features: Sequence[FeatureStatistics], entries: Ints, others: _Others
     ) -> None:
         """Count entries of a map by their places, and features or steps by places and kinds."""
 
@@ -244,19 +258,29 @@ class _Look(NamedTuple):
                     statistics.present += count
                     statistics.empty += empty
                     statistics.several += several
-                    statistics.is_text &= index not in binary
+                    statistics.is_text &= index not in others.binary
+                    statistics.is_utf8 &= index not in others.invalid
 
 
 def _are_text(values: pa.Array) -> bool:
     """Return whether all strings are plain text."""
     if len(values) < 2:
         return all(map(is_plain_text, values.to_pylist()))
+    if not _are_utf8(values):
+        return False
+    data = values.buffers()[2]
+    if data is None or not count_controls(data.to_pybytes()):
+        return True
+    return all(map(is_plain_text, values.to_pylist()))
+
+
+def _are_utf8(values: pa.Array) -> bool:
+    """Return whether all strings are valid UTF-8."""
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
         return False
-    data = values.buffers()[2]
-    return data is None or not has_controls(data.to_pybytes())
+    return True
 
 
 def _column(feature: FeatureStatistics, records: int) -> Column:

@@ -38,15 +38,15 @@ Convert = Callable[[Any], Any]
 
 
 @dataclass(slots=True)
-class ValueTypes:
+class JsonTypes:
     """A fold over the values of a JSON column, or of a list or an object in it."""
 
     kinds: set[str] = field(default_factory=set)
     lowest: int = 0  # of the whole numbers, and 0
     highest: int = 0
     fits_double: bool = True  # whether a double holds each whole number
-    items: "ValueTypes | None" = None  # of lists
-    members: dict[str, "ValueTypes"] = field(default_factory=dict)  # of objects, by key
+    items: "JsonTypes | None" = None  # of lists
+    members: dict[str, "JsonTypes"] = field(default_factory=dict)  # of objects, by key
     is_struct: bool = True  # whether the objects can become structs
 
     def add(self, value: Any, depth: int = 0) -> None:
@@ -60,12 +60,12 @@ class ValueTypes:
             if not -_EXACT_DOUBLE <= value <= _EXACT_DOUBLE:
                 self.fits_double = self.fits_double and _fits_double(value)
         elif kind == "list":
-            self.items = self.items or ValueTypes()
+            self.items = self.items or JsonTypes()
             for item in value if depth < _DEEPEST else ():
                 self.items.add(item, depth + 1)
         elif kind == "object" and self.is_struct:
             for key, member in value.items() if depth < _DEEPEST else ():
-                self.members.setdefault(key, ValueTypes()).add(member, depth + 1)
+                self.members.setdefault(key, JsonTypes()).add(member, depth + 1)
             self.is_struct = depth < _DEEPEST and len(self.members) <= _MOST_KEYS
 
     def column(self, depth: int = 0) -> tuple[pa.DataType, Convert | None]:
@@ -126,10 +126,10 @@ def _json_text(value: Any) -> str:
 
 
 @dataclass(slots=True)
-class CellTypes:
+class CsvCellTypes:
     """A fold over the cells of a CSV column: numbers if all are, otherwise text as it is."""
 
-    numbers: ValueTypes = field(default_factory=ValueTypes)
+    numbers: JsonTypes = field(default_factory=JsonTypes)
     is_text: bool = False
 
     def add(self, cell: str | None) -> None:
@@ -141,7 +141,7 @@ class CellTypes:
         self.numbers.add(number)
 
     def column(self) -> tuple[pa.DataType, Convert | None]:
-        """Return what `ValueTypes.column` does."""
+        """Return what `JsonTypes.column` does."""
         kind, _ = self.numbers.column()
         if self.is_text or kind == pa.string():
             return pa.string(), None
@@ -159,14 +159,14 @@ class TextTable:
     @classmethod
     def scan(cls, path: AnyPath) -> "TextTable":
         """Read a file through; `SourceError` names the row that is wrong."""
-        types: dict[str, ValueTypes | CellTypes] = {}
+        types: dict[str, JsonTypes | CsvCellTypes] = {}
         with os_errors_as(SourceError, path), open_unpacked(path) as file:
             names, rows = _read_rows(file, path)
-            types |= {name: CellTypes() for name in names}
+            types |= {name: CsvCellTypes() for name in names}
             for number, row in enumerate(rows):
                 try:
                     for name, value in row.items():
-                        types.setdefault(name, ValueTypes()).add(value)
+                        types.setdefault(name, JsonTypes()).add(value)
                 except RecursionError:
                     raise SourceError("nested too deeply", path=path, record=number) from None
                 check_column_count(len(types), path)
@@ -182,15 +182,15 @@ class TextTable:
         """Yield all rows, with the columns of these names."""
         columns = {name: one for name, one in self.columns.items() if name in names}
         schema = pa.schema([(name, kind) for name, (kind, _) in columns.items()])
-        held, first, start = list[Row](), 0, 0
+        rows, first, start = list[Row](), 0, 0
         with os_errors_as(SourceError, self.path), open_unpacked(self.path) as file:
             for row in _read_rows(file, self.path)[1]:
-                held.append(row)
-                if len(held) == _BATCH_ROWS or file.tell() - start > _BATCH_BYTES:
-                    yield self._batch(held, first, schema)
-                    first, start = first + len(held), file.tell()
-                    held = []
-        yield self._batch(held, first, schema)
+                rows.append(row)
+                if len(rows) == _BATCH_ROWS or file.tell() - start > _BATCH_BYTES:
+                    yield self._batch(rows, first, schema)
+                    first, start = first + len(rows), file.tell()
+                    rows = []
+        yield self._batch(rows, first, schema)
 
     def _batch(self, rows: Sequence[Row], first: int, schema: pa.Schema) -> pa.RecordBatch:
         arrays = []
@@ -227,7 +227,7 @@ def _csv_objects(
 
 
 def _json_objects(file: BinaryIO, path: AnyPath) -> Iterator[Row]:
-    for place, _, _, row in json_rows(file, path, limit=MAX_TEXT_ROW_BYTES):
+    for position, _, _, row in json_rows(file, path, limit=MAX_TEXT_ROW_BYTES):
         if isinstance(row, str):
-            raise SourceError(f"{place}: {row}", path=path)
+            raise SourceError(f"{position}: {row}", path=path)
         yield row
