@@ -66,6 +66,42 @@ def test_csv_and_text(shard: Path, capsys: Capture, tmp_path: Path) -> None:
     assert [row[2:] for row in csv.reader(io.StringIO(out, newline=""))][1:] == [[t] for t in lines]
 
 
+def test_csv_of_sequences_has_what_json_has(tmp_path: Path, capsys: Capture) -> None:
+    """Context and steps are columns, selected by their names alone or with where they are."""
+    path = tmp_path / "sequences"
+    context = [entry(b"id", int64(7)), entry(b"label", int64(1, 2))]
+    steps = {b"words": [string(b"a"), string(b"b")], b"sizes": [int64(1), int64(2, 3), int64()]}
+    path.write_bytes(shard_of([raw_example(context, steps), raw_example(context, steps)]))
+    expected = {"words": ["a", "b"], "sizes": [[1], [2, 3], []]}
+    (line, _) = cat(capsys, path, "--limit", "1")
+    assert json.loads(line)["feature_lists"] == expected
+    for names in (["id", "sizes", "words"], ["feature_lists.words", "context.id", "label"]):
+        words = path, "--select", ",".join(names)
+        found = [json.loads(line) for line in cat(capsys, *words)[0].splitlines()]
+        rows = list(csv.reader(io.StringIO(cat(capsys, *words, "--format", "csv")[0])))
+        assert rows[0] == ["shard", "record", *names]
+        for row, cells in zip(found, rows[1:], strict=True):
+            values = row["context"] | row["feature_lists"]
+            assert [json.loads(cell) for cell in cells[2:]] == [
+                values[name.rpartition(".")[2]] for name in names
+            ]
+    _, err = cat(capsys, path, "--select", "context.no", code=2)
+    assert "no feature 'context.no'" in err
+
+
+def test_features_named_like_the_position(tmp_path: Path, capsys: Capture) -> None:
+    """A feature called shard or record replaces neither the file nor the number."""
+    path = tmp_path / "rows"
+    path.write_bytes(shard_of([tfrtool.encode_example({"shard": 5, "record": "x"})]))
+    for words in ((), ("--select", "record,shard")):
+        out, _ = cat(capsys, path, "--format", "csv", *words)
+        (row,) = csv.DictReader(io.StringIO(out))
+        assert row == {"shard": str(path), "record": "0", "shard_": "5", "record_": "x"}
+    out, _ = cat(capsys, path, "--format", "text")
+    assert out.splitlines()[0] == f"{path}, record 0"
+    assert [line.split() for line in out.splitlines()[1:]] == [["record", "x"], ["shard", "5"]]
+
+
 def test_conditions_and_samples(shard: Path, capsys: Capture) -> None:
     """A condition and a sample choose records; the seed decides the sample."""
     out, _ = cat(capsys, shard, "--where", "label = 1 AND name LIKE '%6'", "--select", "name")

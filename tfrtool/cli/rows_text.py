@@ -24,6 +24,9 @@ _LONGEST = 120
 _LONGEST_ESCAPED = 24
 
 
+_POSITION = ("shard", "record")
+
+
 class RecordCsv:
     """Records as CSV, with the features that were selected, or those of the first record.
 
@@ -33,39 +36,51 @@ class RecordCsv:
 
     def __init__(self, select: Sequence[str] | None, style: CsvOptions) -> None:
         """Begin; the head of a selection is `head`, else the first record has it."""
-        self._names, self._style = select and ["shard", "record", *select], style
-        self.head = style.line(self._names) if self._names and style.header else None
+        self._names, self._style = select, style
+        self.head = self._head(select) if select and style.header else None
         self.skipped: set[str] = set()
 
     def line(self, row: Mapping[str, Any]) -> str:
         """Return a record."""
-        flat, head = flattened(row), ""
+        values, head = feature_values(row), ""
         if not self._names:
-            self._names = list(flat)
-            head = f"{self._style.line(self._names)}\n" if self._style.header else ""
-        self.skipped.update(flat.keys() - set(self._names))
-        return head + self._style.line(map(flat.get, self._names))
+            self._names = list(values)
+            head = f"{self._head(self._names)}\n" if self._style.header else ""
+        names = [_known_name(name, values) for name in self._names]
+        self.skipped.update(values.keys() - names)
+        cells = [row[name] for name in _POSITION] + [values.get(name) for name in names]
+        return head + self._style.line(cells)
+
+    def _head(self, names: Sequence[str]) -> str:
+        """Return the line of names; a feature that is named like a position gets a ``_``."""
+        return self._style.line([*_POSITION, *(f"{n}_" if n in _POSITION else n for n in names)])
 
 
-def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's place and features by name; those of a context are ``context.a``."""
-    flat: dict[str, Any] = {}
+def _known_name(name: str, values: Mapping[str, Any]) -> str:
+    """Return the name that a selected feature has among the values of a record."""
+    names = (name, f"context.{name}", f"feature_lists.{name}")
+    return next((known for known in names if known in values), name)
+
+
+def feature_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's features by name; those of a context are ``context.a``."""
+    values: dict[str, Any] = {}
     for key, value in row.items():
         if key in ("features", "message"):
-            flat |= value
+            values |= value
         elif key in ("context", "feature_lists", "event"):
-            flat |= {f"{key}.{name}": one for name, one in value.items()}
-        else:
-            flat[key] = value
-    return flat
+            values |= {f"{key}.{name}": feature for name, feature in value.items()}
+        elif key not in _POSITION:
+            values[key] = value
+    return values
 
 
 def record_text(row: Mapping[str, Any]) -> str:
     """Return a record for people."""
-    flat = flattened(row)
-    lines = [f"{flat.pop('shard')}, record {flat.pop('record')}"]
-    width = min(max(map(len, flat), default=0), 40)
-    for name, value in flat.items():
+    values = feature_values(row)
+    lines = [f"{row['shard']}, record {row['record']}"]
+    width = min(max(map(len, values), default=0), 40)
+    for name, value in values.items():
         lines.append(f"  {printable(name).ljust(width)}  {_short(value)}")
     return "\n".join(lines)
 

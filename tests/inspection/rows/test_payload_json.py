@@ -88,7 +88,7 @@ def test_messages_in_bytes() -> None:
     assert tell(listed * 2 + b"\x12" + bytes([len(inner)]) + inner) == told
     steps = {b"words": [string(b"a"), string(b"b", b"c")]}
     sequence = raw_example([entry(feature_key("id"), int64(3))], steps)
-    assert tell(sequence) == {"context": {"id": 3}, "feature_lists": {"words": ["a", ["b", "c"]]}}
+    assert tell(sequence) == {"context": {"id": 3}, "feature_lists": {"words": [["a"], ["b", "c"]]}}
     assert tell(tfrtool.encode_example({"s": sequence}))["features"]["s"] == {
         "sequence_example": tell(sequence)
     }

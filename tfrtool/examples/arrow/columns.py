@@ -243,6 +243,10 @@ class Columns:
             UsageError: unknown column; the error suggests the nearest name.
         """
         known = dict(zip(self.names, self.columns or [None], strict=False))
+        if self.kind is PayloadKind.SEQUENCE_EXAMPLE:
+            for column in self.columns:
+                part = LISTS if column.is_list else CONTEXT
+                known.setdefault(f"{part}.{feature_name(column.key)}", column)
         chosen = []
         for name in dict.fromkeys(names):
             if name not in known:

@@ -2,7 +2,7 @@
 
 import base64
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError, suggestion
@@ -78,6 +78,7 @@ class PayloadJson:
         self._unknown = 0
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
+        self._qualified = set[str]()  # selected names such as context.a, of which there are some
 
     def unknown_note(self) -> str | None:
         """Return a note on fields that the type of the messages doesn't have, if there were any."""
@@ -85,7 +86,8 @@ class PayloadJson:
 
     def unseen(self) -> list[str]:
         """Return the selected features that no record had; none before there was any feature."""
-        return [one for one in self._select or () if self.seen and one not in self.seen]
+        known = self.seen | self._qualified
+        return [name for name in self._select or () if self.seen and name not in known]
 
     def check_selection(self) -> None:
         """Check that each selected feature exists; `UsageError` suggests the nearest name."""
@@ -133,22 +135,43 @@ class PayloadJson:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
         context, lists = example.features, example.feature_lists
         names: Sequence[str] = sorted({*context, *lists})
+        of_context, of_lists = names, names
         if not depth:
             self.seen.update(names)
-            names = names if self._select is None else self._select
+            if self._select is not None:
+                of_context = self._selected("context", context)
+                of_lists = self._selected("feature_lists", lists)
         features = {
             name: self._feature(context[name], depth, "" if depth else name)
-            for name in names
+            for name in of_context
             if name in context
         }
         if not lists:
             return {"features": features}
-        steps = {
-            name: [self._feature(step, depth) for step in lists[name]]
-            for name in names
-            if name in lists
-        }
+        steps = {name: self._steps(lists[name], depth) for name in of_lists if name in lists}
         return {"context": features, "feature_lists": steps}
+
+    def _selected(self, part: str, features: Collection[str]) -> list[str]:
+        """Return the selected ones of some features; ``context.a`` is the one of the context."""
+        names = []
+        for name in self._select or ():
+            prefix, _, rest = name.partition(".")
+            if prefix == part and rest in features and name not in self.seen:
+                self._qualified.add(name)
+                names.append(rest)
+            elif name in features:
+                names.append(name)
+        return names
+
+    def _steps(self, steps: Sequence[Feature], depth: int) -> list[Any]:
+        """Return single values if each step has one; otherwise a list for each step."""
+        values = [self._feature(step, depth) for step in steps]
+        if all(step.dtype is None or len(step.values) == 1 for step in steps):
+            return values
+        return [
+            [value] if step.dtype is not None and len(step.values) == 1 else value
+            for step, value in zip(steps, values, strict=True)
+        ]
 
     def _feature(self, feature: Feature, depth: int, name: str = "") -> Any:
         """Return null without a kind, a single value as such, and else a list."""
