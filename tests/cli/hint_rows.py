@@ -395,6 +395,7 @@ ELSEWHERE = {
     "put names without colors into classes.txt": "tests/sources/annotations has such a list",
     "use OLD=NEW, or a file with the old and the new name": "tests/writing/test_class_map.py does",
     "redirect it to a file or a program": "tests/cli/test_query_tables.py does",
+    "start the viewer again if the dataset was replaced": "tests/view/test_hostile_datasets.py",
     "leave this column out": "tests/cli/test_query_tables.py does",
     "without the cast, its bytes are kept as they are": "tests/examples/test_control_characters.py",
     "make one with protoc": "tests/cli/test_proto.py has such files",

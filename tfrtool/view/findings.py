@@ -123,17 +123,30 @@ class Findings:
         else:
             setattr(self, step, found)
         if isinstance(found, VerifyReport):
-            number = {path: n for n, path in enumerate(self.paths)}
-            kinds: dict[tuple[int, int], dict[str, None]] = {}
-            for shard in found.shards:
-                for fault in shard.faults:
-                    if fault.record is not None and shard.path in number:
-                        record_kinds = kinds.setdefault((number[shard.path], fault.record), {})
-                        record_kinds[fault.kind.value] = None
-            rows = [(*key, list(names)) for key, names in kinds.items()]
-            self.table = replace(
-                self.table, faults=write_side(self.table.folder, "faults", rows, version=1)
-            )
+            self._store_faults(found)
+
+    def _store_faults(self, verdict: VerifyReport) -> None:
+        """Write the faults of records to files, from which the pages count and filter them."""
+        number = {path: n for n, path in enumerate(self.paths)}
+        kinds: dict[tuple[int, int], dict[str, None]] = {}
+        complete = set[AnyPath]()
+        for shard in verdict.shards:
+            complete |= {shard.path} if len(shard.faults) == shard.n_faults else set()
+            for fault in shard.faults:
+                if fault.record is not None and shard.path in number:
+                    record_kinds = kinds.setdefault((number[shard.path], fault.record), {})
+                    record_kinds[fault.kind.value] = None
+        faults = [(*position, list(names)) for position, names in kinds.items()]
+        shards = [
+            (n, str(path), split, path in complete)
+            for n, (path, split) in enumerate(zip(self.paths, self.splits, strict=True))
+        ]
+        folder = self.table.folder
+        self.table = replace(
+            self.table,
+            faults=write_side(folder, "faults", faults, version=1),
+            shards=write_side(folder, "shards", shards, version=1),
+        )
 
     @cached_property
     def _roles(self) -> dict[int, ImageRoles]:

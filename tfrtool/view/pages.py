@@ -319,9 +319,13 @@ def _content(live: Live, row: Row, payload: bytes) -> dict[str, Any]:
         features = dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
     objects = read_objects(features, roles.object_names, MAX_OBJECTS)
     pictures = list(pictures_of(payload, roles, 1)) if roles.image and payload else []
-    parts = PayloadJson(most=_LONGEST_LIST, types=roles.types).describe(payload)
-    for part in ("features", "context", "feature_lists"):
-        parts |= parts.pop(part, {})
+    described = PayloadJson(most=_LONGEST_LIST, types=roles.types).describe(payload)
+    parts: dict[str, Any] = {}
+    for part, values in described.items():
+        if part in ("features", "context", "feature_lists"):
+            parts |= {f"{part}.{name}" if name in parts else name: v for name, v in values.items()}
+        else:
+            parts[part] = values
     return {
         "pictures": [
             {

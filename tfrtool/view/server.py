@@ -1,5 +1,6 @@
 """The local server of the viewer: addresses, and how many requests run at once."""
 
+import logging
 import re
 import socket
 import threading
@@ -26,6 +27,8 @@ from tfrtool.view.pages import (
     records_page,
 )
 from tfrtool.view.pieces import environment
+
+_LOG = logging.getLogger(__name__)
 
 _STATIC = {"view.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
 _TOKEN_SECONDS, _CONNECTIONS = 10.0, 192
@@ -59,6 +62,13 @@ def application(live: Live) -> Any:
                 what, hint, status = str(error), error.hint, 400
             except (IndexError, KeyError):
                 pass
+            except OSError as error:  # such as a shard that was deleted meanwhile
+                file_name = f"{error.filename}: " if error.filename else ""
+                what, status = f"{file_name}can't be read: {os_reason(error)}", 400
+                hint = "start the viewer again if the dataset was replaced"
+            except Exception:  # noqa: BLE001 - it is logged, and other pages still work
+                _LOG.exception("unexpected error for %s", printable(request.url.path))
+                what, status = "unexpected error; the terminal of tfrtool view shows it", 500
             page = environment().get_template("problem.html")
             html = page.render(heading=live.found.title, what=printable(what), hint=hint)
             return Response(html, status, media_type="text/html")

@@ -162,15 +162,15 @@ class ColumnsFold(SchemaFold):
 
 
 class _Others(NamedTuple):
-    """The places of features with strings that are not text, and of those not valid UTF-8."""
+    """The indexes of features with strings that are not text, and of those not valid UTF-8."""
 
     binary: set[int]
     invalid: set[int]
 
-    def add(self, place: int, *, is_utf8: bool) -> None:
-        self.binary.add(place)
+    def add(self, index: int, *, is_utf8: bool) -> None:
+        self.binary.add(index)
         if not is_utf8:
-            self.invalid.add(place)
+            self.invalid.add(index)
 
 
 class _Look(NamedTuple):

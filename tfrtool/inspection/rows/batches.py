@@ -190,8 +190,10 @@ class RowColumns:
             columns[PLACES[4]] = text_array(which, [split or ""])
         columns |= zip(table.schema.names, table.columns, strict=True)
         if LABEL_NAME in names and LABEL_NAME not in columns:
-            labels = table.column("context").field(self.label) if "context" in columns else None
-            labels = table.column(self.label) if labels is None else labels
+            if self.label in table.schema.names:
+                labels = table.column(self.label)
+            else:
+                labels = table.column("context").field(self.label)
             columns[LABEL_NAME] = class_names_of(labels, self.class_names)
         return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 

@@ -133,28 +133,31 @@ class RecordQuery:
         stored = ", ".join(f'"{name}"' for name in OWN if name != "record")
         selects = [
             f"SELECT {stored}, record + {start} AS record, "
-            f"{''.join(self._value(name, held) for name in self.features)} "
+            f"{''.join(self._value(number, held) for number in range(len(self.features)))} "
             f"FROM read_parquet([{', '.join(map(_literal, files))}], {_READ})"
             for (held, start), files in groups.items()
         ]
-        sources = {"_shard": "path", "_record": "record", "_offset": '"offset"', "_bytes": "bytes"}
-        parts = [f"{sources.get(name, name.lstrip('_'))} AS {names[name]}" for name in extra]
-        parts += [f'{name} AS "#{name}"' for name in (*IMAGE_COLUMNS, "hash", "digest", "shard")]
-        parts += [names[name] for name in self.features]
+        # Features may have any name, such as path: here they are v0, v1 ...
+        sources = {"_shard": "s.path", "_split": "s.split"}
+        parts = [f"{sources.get(name, _row_column(name))} AS {names[name]}" for name in extra]
+        hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard")
+        parts += [f'{_row_column(name)} AS "#{name}"' for name in hidden]
+        parts += [f"p.v{number} AS {names[name]}" for number, name in enumerate(self.features)]
         parts += [
-            'coalesce(classes, []) AS "#classes"',
-            'coalesce(kinds, CASE WHEN fault IS NULL THEN [] ELSE [fault] END) AS "#faults"',
-            'marked IS NOT NULL AS "#marked"',
+            'coalesce(p.classes, []) AS "#classes"',
+            "coalesce(f.kinds, CASE WHEN p.fault IS NULL OR s.verified THEN [] ELSE [p.fault] END) "
+            'AS "#faults"',
+            'm.marked IS NOT NULL AS "#marked"',
         ]
-        sides = "JOIN shards USING (shard) LEFT JOIN faults USING (shard, record)"
         self._connection.execute(
             f"CREATE VIEW records AS SELECT {', '.join(parts)} "
-            f"FROM ({' UNION ALL '.join(selects)}) {sides} LEFT JOIN marks USING (shard, record)"
+            f"FROM ({' UNION ALL '.join(selects)}) p JOIN shards s USING (shard) "
+            "LEFT JOIN faults f USING (shard, record) LEFT JOIN marks m USING (shard, record)"
         )
 
-    def _value(self, name: str, features: tuple[TableFeature, ...]) -> str:
+    def _value(self, index: int, features: tuple[TableFeature, ...]) -> str:
         """Return a feature in SQL, from pieces that may have another form of it, or not have it."""
-        wanted, value = self.features[name], "NULL"
+        (name, wanted), value = [*self.features.items()][index], "NULL"
         for number, feature in enumerate(features):
             if feature.name == name:
                 value = f"c{number}"
@@ -165,7 +168,7 @@ class RecordQuery:
                 if wanted.is_list and not feature.is_list:
                     value = f"CASE WHEN c{number} IS NULL THEN NULL ELSE [{value}] END"
         kind = _TYPES[wanted.base] + "[]" * wanted.is_list
-        return f"CAST({value} AS {kind}) AS {self.quoted[name]}, "
+        return f"CAST({value} AS {kind}) AS v{index}, "
 
     def fetch(self, sql: str, condition: str = "") -> list[tuple[Any, ...]]:
         """Return the rows of a SELECT; errors are about the condition in it."""
@@ -317,12 +320,14 @@ def select_records(
 def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
     """Return the features, all columns, and conditions that hold for some of the records."""
     query = query_of(table)
+    keywords = {word for (word,) in query.fetch("SELECT keyword_name FROM duckdb_keywords()")}
     scalars = {n: f for n, f in query.features.items() if not f.is_list and f.base != "bytes"}
     named = [name for name in (LABEL_NAME, "width", *scalars, "_bytes") if name in query.quoted]
     examples = []
     for name in dict.fromkeys(named):
         column = query.quoted[name]
-        shown = name if column == f'"{name}"' and name.isidentifier() else column
+        is_plain = column == f'"{name}"' and name.isidentifier() and name.lower() not in keywords
+        shown = name if is_plain else column
         if name == LABEL_NAME or (name in scalars and scalars[name].base == "text"):
             found = query.fetch(
                 f"SELECT {column} FROM records WHERE len({column}) <= 30 GROUP BY 1 HAVING "
@@ -354,6 +359,11 @@ def _merged(pieces: Iterable[TablePiece]) -> dict[str, TableFeature]:
         base = known.base if len(bases) == 1 else "bytes"
         found[one.name] = TableFeature(one.name, base, known.is_list or one.is_list)
     return {name: one for name, one in sorted(found.items()) if name not in conflicting}
+
+
+def _row_column(name: str) -> str:
+    """Return a column of the pieces in SQL."""
+    return f'p."{name.lstrip("_")}"'
 
 
 def _of(name: str, record: RecordKey) -> str:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfrtool.errors import WriteError, os_errors_as
+from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -38,6 +39,9 @@ _ROWS, _FIRST_ROWS = 16384, 100
 """Rows of a piece that isn't merged, and of the first one of a shard, which a user waits for."""
 
 _MOST_CLASSES = 100
+
+_UNSET_FORMS = (Form.UNSET, Form.ANY)
+"""How columns hold features that have no kind in some records. Lists can't hold these."""
 
 UNREADABLE_IMAGE = "image"
 """The kind of fault of a record whose image can't be decoded."""
@@ -79,7 +83,12 @@ class TablePiece:
 
 
 SIDES = {
-    "shards": {"shard": pa.int32(), "path": pa.string(), "split": pa.string()},
+    "shards": {
+        "shard": pa.int32(),
+        "path": pa.string(),
+        "split": pa.string(),
+        "verified": pa.bool_(),  # whether the file of faults has all of this shard
+    },
     "faults": {"shard": pa.int32(), "record": pa.int64(), "kinds": pa.list_(pa.string())},
     "marks": {"shard": pa.int32(), "record": pa.int64(), "marked": pa.bool_()},
 }
@@ -101,7 +110,7 @@ class RecordTable:
     @classmethod
     def begin(cls, folder: Path, shards: Iterable[tuple[AnyPath, str | None]]) -> "RecordTable":
         """Return a table without rows, for shards with their splits."""
-        rows = [(number, str(path), split) for number, (path, split) in enumerate(shards)]
+        rows = [(number, str(path), split, False) for number, (path, split) in enumerate(shards)]
         empty = (write_side(folder, side, ()) for side in ("faults", "marks"))
         return cls(folder, write_side(folder, "shards", rows), next(empty), next(empty))
 
@@ -252,7 +261,7 @@ def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Arr
     if not columns.parsed:
         return {}, set()
     selected = [
-        (name, replace(column, form=Form.LIST))
+        (name, column if column.form in _UNSET_FORMS else replace(column, form=Form.LIST))
         for name, column in zip(columns.names, columns.columns, strict=True)
         if column.dtype is not None and not column.is_list and name != image
     ][:MAX_COLUMNS]
@@ -269,7 +278,16 @@ def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Arr
                 return {}, unparsed
             unparsed.update(misfit.others)
     names = (name for name, _ in selected)
-    return dict(zip(names, chosen.arrays(table), strict=True)), unparsed
+    return dict(zip(names, map(_as_lists, chosen.arrays(table)), strict=True)), unparsed
+
+
+def _as_lists(array: pa.Array) -> pa.Array:
+    """Return a column as lists: null stays null, and other single values are lists of one."""
+    if pa.types.is_list(array.type):
+        return array
+    places = np.flatnonzero(np.asarray(array.is_valid()))
+    counts = np.ones(len(places), np.int64)
+    return list_array(pa.list_(array.type), len(array), places, counts, array.drop_null())
 
 
 def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
