@@ -355,6 +355,8 @@ def _job_report(state: JobState) -> JobReport:
     for file in files:
         dropped.update(file.facts.get(DROPPED, {}))
     digest_out = sum(file.digest or 0 for file in files) % 2**64
+    noted = dict.fromkeys(text for file in files for text in file.facts.get("warnings", ()))
+    facts = {**state.facts, "warnings": (*state.facts["warnings"], *noted)}
     report = JobReport(
         command=state.settings.command,
         splits={split: SplitReport.of_shards(own) for split, own in splits.items()},
@@ -368,7 +370,7 @@ def _job_report(state: JobState) -> JobReport:
         rejected=tuple(planned.rejected(files)),
         metadata=(),
         dropped=dict(dropped),
-        **state.facts,
+        **facts,
     )
     before = state.before or {}
     return replace(report, **{key: before[key] for key in _KEPT if key in before})

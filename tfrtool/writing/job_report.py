@@ -133,7 +133,8 @@ class Written:
         faults: damage in what was read.
         crc32c: CRC-32C of the file's bytes, in hexadecimal. None computes a SHA-256, which takes
             longer than to copy records.
-        facts: what else the report needs to know of the file, as JSON values.
+        facts: what else the report needs to know of the file, as JSON values: objects that were
+            `DROPPED`, and ``warnings``.
     """
 
     tally: Tally

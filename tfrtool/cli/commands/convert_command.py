@@ -10,7 +10,7 @@ import click
 
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.jobs import outcome_of, show_job
-from tfrtool.cli.output import Outcome, binary_output, emit_file, note
+from tfrtool.cli.output import Outcome, binary_output, emit_file, note, warn
 from tfrtool.cli.parameters import INPUT_OR_STDIN, OUTPUT_OR_STDOUT, command, standard_input
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.format_specs import FORMATS, names_of_formats
@@ -53,6 +53,8 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
                 emit_file(file)
             if report.job.corrupt:
                 note(f"damaged and skipped: {report.job.corrupt:,}")
+            for warning in report.job.warnings:
+                warn(warning)
             return outcome_of(report.job)
     lines = [f"{report.source} to {report.target}"]
     if report.job.dry_run:

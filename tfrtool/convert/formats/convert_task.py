@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from tfrtool.convert.formats.record_format import Content, Format, Piece, naming_file
@@ -34,10 +35,13 @@ class ConvertTask(FileTask):
         """Write the file, and verify it."""
         target, read, tally = self.target, Tally(), Tally()
         faults, payloads = Faults(stop=self.stop), self.target.payloads or self.after.exact
+        unusual = dict[str, None]()
         with target.write(path, self.after) as put:
             for batch in self._batches(read, faults):
                 encoded = encode_batch(batch, self.after.columns) if payloads else []
                 tally.add(encoded)
+                if target.has_plain_nans and not self.after.exact:
+                    unusual |= dict.fromkeys(columns_with_unusual_nans(batch))
                 if not payloads:
                     tally.merge(Tally(records=batch.num_rows, payload_bytes=batch.nbytes))
                 put(encoded if target.payloads else batch)
@@ -55,7 +59,12 @@ class ConvertTask(FileTask):
                 raise WriteError(what, path=self.name, record=row)
         if payloads and not self.source.payloads:
             read = tally
-        return Written(tally=tally, read=read, faults=faults)
+        warnings = [
+            f"column {name!r}: the bits of NaNs are lost in {target.spec.title}; --exact keeps them"
+            for name in unusual
+        ]
+        facts = {"warnings": warnings} if warnings else {}
+        return Written(tally=tally, read=read, faults=faults, facts=facts)
 
     def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written, and count them as work."""
@@ -109,6 +118,25 @@ def read_rows(
                     faults.add(LocatedFault(path=piece.path, fault=fault))
                 else:
                     yield batch
+
+
+def columns_with_unusual_nans(batch: pa.RecordBatch) -> list[str]:
+    """Return the names of columns with NaNs whose bits are not those that text is read as."""
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return [name for name, array in columns if _has_unusual_nans(array)]
+
+
+def _has_unusual_nans(array: pa.Array) -> bool:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return any(map(_has_unusual_nans, array.flatten()))
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _has_unusual_nans(array.flatten())
+    if not (pa.types.is_float32(kind) or pa.types.is_float64(kind)):
+        return False
+    numbers = np.asarray(array.drop_null())
+    bits, plain = f"u{numbers.itemsize}", np.array(np.nan, numbers.dtype)
+    return bool((np.isnan(numbers) & (numbers.view(bits) != plain.view(bits))).any())
 
 
 def first_difference(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> int | None:

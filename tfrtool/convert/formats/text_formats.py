@@ -115,6 +115,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 class RowFormat(Format):
     """Rows of any cells, with a schema of ours next to them, or types that follow from all rows."""
 
+    has_plain_nans = True
     _flatten = False  # whether nested objects become columns
 
     def _open(self, path: AnyPath) -> AbstractContextManager[BinaryIO]:
