@@ -286,3 +286,8 @@ def test_a_planted_journal_moves_no_other_files(source: Path, tmp_path: Path) ->
         with pytest.raises(WriteError, match="what an interrupted write leaves"):
             _reshard(source, folder)
     assert (folder / "thesis").read_text() == "dear"
+    (folder / PUBLISHING / "journal.json").write_text('{"new": [], "old": []}')
+    (folder / PUBLISHING / "thesis").write_text("dear")
+    with pytest.raises(WriteError, match="what an interrupted write leaves"):
+        _reshard(source, folder)
+    assert (folder / PUBLISHING / "thesis").read_text() == "dear"

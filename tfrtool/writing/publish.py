@@ -223,20 +223,14 @@ class FolderStaging(Staging):
         self._may_write(names, known, interrupted=STAGING in names, complete=REPORT in names)
         with os_errors_as(WriteError, folder, "can't be used"):
             if folder.is_dir() and not folder.is_symlink():
-                self._check_deletable()
+                for name in _foreign_names(folder):
+                    what = f"contains files that tfrtool did not write, such as {name}"
+                    raise UsageError(what, path=folder, hint="move them away")
                 if not self.resumed:
                     shutil.rmtree(folder)
             private_folder(folder)
             self.left = self.sweep()
         self._facts = dict(read_object(folder / CLAIM, follow=False))
-
-    def _check_deletable(self) -> None:
-        """Raise a `UsageError` if the folder of an earlier write has names that no write makes."""
-        for name in sorted(os.listdir(self.folder)):  # noqa: PTH208
-            is_known = name in _STAGED or name.startswith(TEMPORARY)
-            if not (is_known or is_ours(name) or is_ours(name.removesuffix(_NOTE))):
-                what = f"contains files that tfrtool did not write, such as {name}"
-                raise UsageError(what, path=self.folder, hint="move them away")
 
     def sweep(self) -> bool:
         """Delete what a resumed write can't use, so all links; return whether there are files."""
@@ -375,7 +369,7 @@ def _finish_publishing(dataset: Path) -> None:
         try:
             journal = read_json(publishing / _JOURNAL, follow=False)
             new, old = list(journal["new"]), list(journal["old"])
-            known = all(map(is_ours, [*new, *old]))
+            known = all(map(is_ours, [*new, *old])) and not _foreign_names(publishing)
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:
@@ -758,6 +752,16 @@ def is_ours(name: object) -> bool:
     if not isinstance(name, str):
         return False
     return is_shard(name.removesuffix(INDEX)) or bool(_METADATA_NAME.fullmatch(name))
+
+
+def _foreign_names(staging: Path) -> list[str]:
+    """Return what is in the folder of an earlier write under names that no write uses."""
+    return [
+        name
+        for name in sorted(os.listdir(staging))  # noqa: PTH208
+        if not (name in _STAGED or name.startswith(TEMPORARY) or is_ours(name))
+        and not is_ours(name.removesuffix(_NOTE))
+    ]
 
 
 def _describes(name: str) -> bool:
