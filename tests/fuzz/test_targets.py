@@ -33,7 +33,7 @@ def test_seeds_and_some_mutations(name: str) -> None:
     target = load_target(name)
     seeds = list(target.seeds())
     assert len(seeds) > 5
-    slow = name in ("viewer", "arrow")  # a query for each input, and many forms of it
+    slow = name in ("viewer", "arrow", "sql")  # queries for each input, or many forms of it
     for number, data in enumerate(seeds):
         assert len(data) <= target.max_length
         if number % 4 == 0 or not slow:

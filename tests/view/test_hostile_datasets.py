@@ -122,6 +122,16 @@ def test_features_without_a_kind_are_no_fault(make_shard: MakeShard, viewers: li
     assert page.count(">5<") == 3  # the values of other features are shown
 
 
+def test_features_named_like_columns_of_other_types(
+    make_shard: MakeShard, viewers: list[Live]
+) -> None:
+    """A number called label_name and a list called width break no examples of conditions."""
+    rows = [{"label_name": n, "width": [n, 2], "n": n} for n in range(3)]
+    live, app = view(make_shard([tfrtool.encode_example(row) for row in rows]), viewers)
+    assert ask(app, "/").status == 200
+    assert live.columns[1][2] == ["label_name < 1", "n < 1"]
+
+
 def test_a_dataset_that_goes_away(hostile: Path, tmp_path: Path, viewers: list[Live]) -> None:
     """The overview says what can't be read; the records that were read are still shown."""
     folder = tmp_path / "copy"

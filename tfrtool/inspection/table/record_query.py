@@ -328,7 +328,9 @@ def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
         column = query.quoted[name]
         is_plain = column == f'"{name}"' and name.isidentifier() and name.lower() not in keywords
         shown = name if is_plain else column
-        if name == LABEL_NAME or (name in scalars and scalars[name].base == "text"):
+        if name in query.features and name not in scalars:
+            continue
+        if scalars[name].base == "text" if name in scalars else name == LABEL_NAME:
             found = query.fetch(
                 f"SELECT {column} FROM records WHERE len({column}) <= 30 GROUP BY 1 HAVING "
                 "20 * count(*) > (SELECT count(*) FROM records) ORDER BY count(*), 1 LIMIT 1"
