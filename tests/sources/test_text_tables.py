@@ -120,7 +120,7 @@ def test_hostile_json(folder: Path) -> None:
 
 def test_a_table_that_unpacks_to_too_much(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compressed table has the limit of all compressed files."""
-    monkeypatch.setattr("tfrtool.sources.formats.unpacked.unpacked_limit", lambda _: 100)
+    monkeypatch.setattr("tfrtool.sources.formats.unpacked.unpacked_text_limit", lambda _: 100)
     path = folder / "b.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" * 100))
     with pytest.raises(SourceError, match=r"b\.csv\.gz: decompresses to more than 100 bytes"):

@@ -45,6 +45,18 @@ boxes take thousands."""
 MAX_TEXT_ROW_BYTES = 256 * 1024 * 1024
 """Size of a record as a line of JSON or CSV. In base64 an image is a third longer."""
 
+FREE_TEXT_BYTES = 128 * 1024 * 1024
+"""What a compressed table of text may decompress to, however small its file is. Python reads ten
+million bytes of short cells per second."""
+
+FREE_ROWS = 1_000_000
+"""Rows, lines or null values that a table may have, however small its file is. To make a record of
+each takes 3 s, or 20 s from text."""
+
+MAX_ROWS_PER_BYTE = 8
+"""Rows of an Arrow or Parquet file per byte of it: a bit each. A run-end or a count of nulls can
+claim billions."""
+
 MAX_COLUMNS = 10_000
 """Columns of a table to convert or to write from. With 50,000 columns, a table of one row took
 minutes."""
@@ -217,3 +229,13 @@ would exceed the size of metadata that can be read."""
 def unpacked_limit(packed: int) -> int:
     """Return how many bytes an archive of ``packed`` bytes may unpack to."""
     return max(FREE_UNPACKED_BYTES, MAX_UNPACKED_RATIO * packed)
+
+
+def unpacked_text_limit(packed: int) -> int:
+    """Return how many bytes a table of text in ``packed`` bytes may decompress to."""
+    return max(FREE_TEXT_BYTES, MAX_UNPACKED_RATIO * packed)
+
+
+def row_limit(size: int, rows_per_byte: int = 1) -> int:
+    """Return how many rows a table may have whose file has ``size`` bytes."""
+    return max(FREE_ROWS, rows_per_byte * size)

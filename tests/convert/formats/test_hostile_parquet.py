@@ -78,6 +78,32 @@ def test_bombs_are_refused(
         assert tfrtool.convert(path, new).job.records_out == COUNT
 
 
+MANY = 2**31 - 1
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), pa.array([7]))
+ROWS: dict[str, pa.Array] = {
+    "nulls": pa.nulls(MANY),
+    "run ends": RUNS,
+    "run ends in a list": pa.ListArray.from_arrays(pa.array([0, MANY], pa.int32()), RUNS),
+    "nulls in a struct": pa.StructArray.from_arrays([pa.nulls(MANY)], ["a"]),
+    "Parquet": pa.nulls(2_000_000, pa.bool_()),
+    "a list in Parquet": pa.array([[None] * 1_100_000], pa.list_(pa.bool_())),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_rows_are_counted_before_they_are_made(kind: str, tmp_path: Path, capsys: Capture) -> None:
+    """A few hundred bytes can claim billions of rows, which would take hours to convert."""
+    table, path = pa.record_batch({"a": ROWS[kind]}), tmp_path / "bomb"
+    if "Parquet" in kind:
+        pq.write_table(pa.Table.from_batches([table]), path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_batch(table)
+    line = _error(capsys, "convert", path, tmp_path / "new")
+    assert f" rows or values in a file of only {path.stat().st_size:,} bytes" in line
+    assert line.endswith("expected at most 1,000,000")
+
+
 @pytest.mark.parametrize("name", ["image", "path"])
 def test_write_refuses_them_too(
     name: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch

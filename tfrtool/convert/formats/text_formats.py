@@ -49,7 +49,7 @@ from tfrtool.sources.formats.text_rows import (
 )
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked, plain_suffix
 from tfrtool.storage.json_files import read_json, reading_metadata
-from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
+from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES, row_limit
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath
 
@@ -118,9 +118,9 @@ class RowFormat(Format):
     has_plain_nans = True
     _flatten = False  # whether nested objects become columns
 
-    def _open(self, path: AnyPath) -> AbstractContextManager[BinaryIO]:
-        """Open a file, decompressed if need be."""
-        return open_unpacked(path)
+    def _open(self, path: AnyPath, *, trusted: bool = False) -> AbstractContextManager[BinaryIO]:
+        """Open a file, decompressed if need be; without limits if it is ``trusted``."""
+        return open_unpacked(path, trusted=trusted)
 
     @abc.abstractmethod
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
@@ -166,6 +166,7 @@ class RowFormat(Format):
         blank = {} if content is None else dict.fromkeys(content.schema.names)
         columns, errors = dict[str, CellTypes](), dict[str, tuple[int, Exception]]()
         left = path.stat().st_size
+        most = row_limit(left)
         with os_errors_as(SourceError, path), self._open(path) as file:
             for row, end in self._rows(file, path, 0):
                 check_column_count(max(len(row), len(columns)), path)
@@ -181,6 +182,9 @@ class RowFormat(Format):
                 if blank:
                     blank = {name: None for name in blank if row.get(name) in (None, "")}
                 rows += 1
+                if rows > most:
+                    what = f"more than {most:,} rows in a compressed file of {left:,} bytes"
+                    raise SourceError(what, path=path)
                 if rows % _POSITION_EVERY == 0:
                     count_work(min(end - positions[-1].start, left), BYTES)
                     left = max(left - (end - positions[-1].start), 0)
@@ -232,8 +236,15 @@ class RowFormat(Format):
 
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[list[Row]]:
         """Yield rows as mappings of cells."""
-        rows, start = list[Row](), position.start
-        with os_errors_as(SourceError, path), self._open(path) as file:
+        return self._batches(path, position.start)
+
+    def read_back(self, path: AnyPath) -> Iterator[list[Row]]:
+        """Yield the rows of a file that was just written, without limits."""
+        return self._batches(path, 0, trusted=True)
+
+    def _batches(self, path: AnyPath, start: int, *, trusted: bool = False) -> Iterator[list[Row]]:
+        rows = list[Row]()
+        with os_errors_as(SourceError, path), self._open(path, trusted=trusted) as file:
             for row, end in self._rows(file, path, start):
                 rows.append(row)
                 if len(rows) == BATCH_RECORDS or end - start > BATCH_BYTES:

@@ -64,8 +64,10 @@ class WebDatasetFormat(RowFormat):
             )
         return []
 
-    def _open(self, path: AnyPath) -> AbstractContextManager[BinaryIO]:
-        return open_unpacked(path, copied=True)  # members are read after the next one's header
+    def _open(self, path: AnyPath, *, trusted: bool = False) -> AbstractContextManager[BinaryIO]:
+        return open_unpacked(
+            path, copied=True, trusted=trusted
+        )  # members are read after the next one's header
 
     def _rows(self, file: BinaryIO, path: AnyPath, start: int) -> Iterator[tuple[Row, int]]:
         file.seek(start)

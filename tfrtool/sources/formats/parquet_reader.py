@@ -9,6 +9,7 @@ import json
 import math
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,12 @@ from tfrtool.errors import SourceError, human_bytes, os_errors_as
 from tfrtool.sources.formats.arrow_files import ArrowFile, leaf_paths, naming_columns, open_arrow
 from tfrtool.sources.formats.arrow_magic import is_arrow
 from tfrtool.storage.child import Child, ChildDied, ChildError, send_to_parent
-from tfrtool.storage.limits import MAX_PARQUET_MEMORY, unpacked_limit
+from tfrtool.storage.limits import (
+    MAX_PARQUET_MEMORY,
+    MAX_ROWS_PER_BYTE,
+    row_limit,
+    unpacked_limit,
+)
 from tfrtool.storage.opening import open_regular, size_of_file
 from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url
 
@@ -183,6 +189,27 @@ def _start_reader() -> Child:
         return Child(nowhere, environment, memory=MAX_PARQUET_MEMORY)
 
 
+def _check_rows(path: str | AnyPath, rows: int, size: int) -> None:
+    """Raise a `SourceError` if a file is too small for so many rows, or values of a column."""
+    if rows > (most := row_limit(size, MAX_ROWS_PER_BYTE)):
+        what = f"{rows:,} rows or values in a file of only {size:,} bytes"
+        raise SourceError(what, path=path, expected=f"at most {most:,}")
+
+
+def _implied_values(array: pa.Array) -> int:
+    """Return how many values within an array take no space of their own: nulls and run-ends."""
+    types, kind = pa.types, array.type
+    if types.is_struct(kind):
+        return sum(_implied_values(array.field(at)) for at in range(kind.num_fields))
+    if types.is_map(kind):
+        return _implied_values(array.keys) + _implied_values(array.items)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _implied_values(array.values)
+    if types.is_dictionary(kind):
+        return _implied_values(array.dictionary)
+    return len(array) if types.is_null(kind) or types.is_run_end_encoded(kind) else 0
+
+
 def _check_unpacked(path: str | AnyPath, size: int, most: float) -> None:
     if size > most:
         what = f"the file decompresses to more than {most:,} bytes"
@@ -209,8 +236,11 @@ def _is_arrow(path: str | AnyPath) -> bool:
 
 def _arrow_facts(path: str | AnyPath, size: int) -> ParquetFacts:
     groups, nullable, valued, paths = [], set[str](), set[str](), set[str]()
+    values = 0
     with open_arrow(path) as arrow:
         for batch in arrow.batches():
+            values += max(batch.num_rows, *map(_implied_values, batch.columns), 0)
+            _check_rows(path, values, size)
             batch.validate(full=True)
             groups.append((batch.num_rows, batch.nbytes))
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -228,8 +258,13 @@ def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
         return _arrow_facts(path, size)
     with _opened(path) as parquet:
         metadata = parquet.metadata
+        _check_rows(path, metadata.num_rows, size)
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+        values = Counter[str]()
+        for one in chunks:
+            values[one.path_in_schema] += one.num_values
+        _check_rows(path, max(values.values(), default=0), size)
         nullable = [
             one.path_in_schema for one in chunks if not one.statistics or one.statistics.null_count
         ]

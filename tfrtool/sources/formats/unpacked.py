@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import io
+import math
 import shutil
 import tempfile
 import zlib
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfrtool.errors import SourceError
-from tfrtool.storage.limits import unpacked_limit
+from tfrtool.storage.limits import row_limit, unpacked_limit, unpacked_text_limit
 from tfrtool.storage.opening import open_regular, size_of_file
 from tfrtool.storage.remote_path import AnyPath
 
@@ -21,10 +22,14 @@ _BUFFER = 256 * 1024
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzip file, which has a limit; damage is a `SourceError`."""
+    """The content of a gzip file, which has limits; damage is a `SourceError`."""
 
-    def __init__(self, file: BinaryIO, path: AnyPath) -> None:
-        self._path, self._packed, self._data = path, size_of_file(file), gzip.GzipFile(fileobj=file)
+    def __init__(
+        self, file: BinaryIO, path: AnyPath, *, most_bytes: float, most_lines: float
+    ) -> None:
+        self._path, self._data = path, gzip.GzipFile(fileobj=file)
+        self._most_bytes, self._most_lines = most_bytes, most_lines
+        self._lines, self._counted = 0, 0  # lines up to this offset
 
     def readable(self) -> bool:
         return True
@@ -35,12 +40,18 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         with self._errors():
             count = self._data.readinto(buffer)
-        if self._data.tell() > (most := unpacked_limit(self._packed)):
-            what, hint = (
-                f"decompresses to more than {most:,} bytes",
-                "decompress it if you trust it",
-            )
-            raise SourceError(what, path=self._path, hint=hint)
+        end = self._data.tell()
+        if end > self._counted:
+            new = min(end - self._counted, count)
+            self._lines += bytes(buffer[count - new : count]).count(b"\n")
+            self._counted = end
+        for most, found, unit in (
+            (self._most_bytes, end, "bytes"),
+            (self._most_lines, self._lines, "lines"),
+        ):
+            if found > most:
+                what = f"decompresses to more than {most:,} {unit}"
+                raise SourceError(what, path=self._path, hint="decompress it if you trust it")
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -60,10 +71,16 @@ class _Unpacked(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def open_unpacked(path: AnyPath, *, copied: bool = False) -> Iterator[BinaryIO]:
+def open_unpacked(
+    path: AnyPath, *, copied: bool = False, trusted: bool = False
+) -> Iterator[BinaryIO]:
     """Open a file for reading, decompressed if it starts as gzip does.
 
-    Going back in a compressed file is slow; if ``copied``, it is decompressed to a temporary file.
+    Args:
+        path: the file.
+        copied: whether it is an archive, and decompressed to a temporary file: going back in a
+            compressed file is slow. Otherwise it is text, and its lines are limited, too.
+        trusted: whether this process has just written it, so that there are no limits.
     """
     with open_regular(path) as file:
         is_packed = file.read(len(_MAGIC)) == _MAGIC
@@ -71,7 +88,13 @@ def open_unpacked(path: AnyPath, *, copied: bool = False) -> Iterator[BinaryIO]:
         if not is_packed:
             yield file
             return
-        reader = io.BufferedReader(_Unpacked(file, path), _BUFFER)
+        most_bytes = most_lines = math.inf
+        if not trusted:
+            size = size_of_file(file)
+            most_bytes = unpacked_limit(size) if copied else unpacked_text_limit(size)
+            most_lines = math.inf if copied else row_limit(size)
+        unpacked = _Unpacked(file, path, most_bytes=most_bytes, most_lines=most_lines)
+        reader = io.BufferedReader(unpacked, _BUFFER)
         if not copied:
             yield cast(BinaryIO, reader)
             return
