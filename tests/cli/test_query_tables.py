@@ -193,6 +193,14 @@ def test_types_that_sql_cannot_read(shard: Path, tmp_path: Path, capsys: Capture
     found = _rows(capsys, shard, "SELECT id, half FROM w ORDER BY id", *words)
     assert found == [{"id": 0, "half": [1.5]}, {"id": 1, "half": [65504.0]}]
     _, err = query(capsys, shard, "SELECT * FROM w", *words, code=2)
+    spans = pa.table({"span": pa.array([1000, 1500], pa.duration("ns"))})
+    for name, rows in (("even", spans[:1]), ("fine", spans)):
+        with pa.ipc.new_file(tmp_path / f"{name}.arrow", rows.schema) as file:
+            file.write_table(rows)
+    words = "--with", f"w={tmp_path / 'even.arrow'}"
+    assert _rows(capsys, shard, "FROM w", *words) == [{"span": "00:00:00.000001"}]
+    _, fine = query(capsys, shard, "FROM w", "--with", f"w={tmp_path / 'fine.arrow'}", code=1)
+    assert "SQL can't hold durations finer than microseconds" in fine
     assert err.startswith("tfrtool: error: column 'any' has the type dense_union<")
     assert err.endswith(", which SQL can't read; leave this column out\n")
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrtool.engines.pool import cores
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.errors import ShardError, SourceError, UsageError
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import texts_of
 from tfrtool.inspection.rows.sql_errors import as_sql_error, sql_message
@@ -185,7 +185,12 @@ def _readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_decimal256(array.type):
         return texts_of(array)
-    return pa.nulls(len(array), kind) if kind == _UNREADABLE else array.cast(kind)
+    if kind == _UNREADABLE:
+        return pa.nulls(len(array), kind)
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:  # of durations alone: half floats are never too large
+        raise SourceError("SQL can't hold durations finer than microseconds") from error
 
 
 def _readable_type(kind: pa.DataType) -> pa.DataType:
@@ -194,6 +199,8 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()  # they may have more digits than DuckDB's
     if pa.types.is_float16(kind):
         return pa.float32()
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")  # DuckDB would cut digits off without a word
     if pa.types.is_list(kind):
         return pa.list_(_readable_type(kind.value_type))
     if pa.types.is_fixed_size_list(kind):

@@ -148,7 +148,7 @@ def merge_pieces(folder: Path, pieces: Sequence[TablePiece]) -> tuple[TablePiece
 
 
 def _read_piece(folder: Path, piece: TablePiece) -> pa.Table:
-    table = pq.read_table(folder / piece.file)
+    table = pq.read_table(folder / piece.file, partitioning=None)
     numbers = pc.add(table["record"], piece.start)
     return table.set_column(table.schema.get_field_index("record"), "record", numbers)
 
