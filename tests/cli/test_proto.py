@@ -30,9 +30,12 @@ TYPES: dict[str, Any] = {
 }
 
 
-def file_of(messages: dict[str, str]) -> descriptor_pb2.FileDescriptorProto:
-    """Return a file with messages, each described as ``name:type*``; * is repeated, ? optional."""
-    file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="t", syntax="proto3")
+def file_of(messages: dict[str, str], syntax: str = "proto3") -> descriptor_pb2.FileDescriptorProto:
+    """Return a file with messages, each described as ``name:type*``.
+
+    * is repeated, ? optional, and ! required.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="t", syntax=syntax)
     colors = file.enum_type.add(name="Color")
     for number, name in enumerate(("RED", "GREEN")):
         colors.value.add(name=name, number=number)
@@ -40,8 +43,10 @@ def file_of(messages: dict[str, str]) -> descriptor_pb2.FileDescriptorProto:
         message = file.message_type.add(name=name)
         for number, part in enumerate(text.split(), start=1):
             field, _, kind = part.partition(":")
-            plain = kind.strip("*?")
-            added = message.field.add(name=field, number=number, label=3 if "*" in kind else 1)
+            plain = kind.strip("*?!")
+            label = {"*": 3, "!": 2}.get(kind[-1], 1)
+            added = message.field.add(name=field, number=number, label=label)
+            added.json_name = f"f{number}"
             added.type = TYPES.get(plain, Field.TYPE_MESSAGE)
             if added.type in (Field.TYPE_MESSAGE, Field.TYPE_ENUM):
                 added.type_name = f".t.{plain}"
@@ -210,20 +215,36 @@ def test_unknown_fields_are_counted(run: Run, frames: tuple[Path, Path], tmp_pat
         ("t.desc", "expected FILE:MESSAGE; messages are t.Point, t.Frame"),
         ("no.desc:Frame", "no.desc: can't be read: no such file"),
         ("frames.tfrecord:Frame", "frames.tfrecord: not a descriptor set; make one with protoc"),
-        ("alone.desc:Outer", "the definition of a.Outer is incomplete; make one with protoc"),
+        (
+            "alone.desc:Outer",
+            "the definition of a.Outer is incomplete or invalid; make one with protoc",
+        ),
         ("wide.desc:M0", "t.M0 has more than 10,000 fields"),
+        ("value3.desc:Frame", "not a descriptor set; make one with protoc"),
+        ("single.desc:Frame", "not a descriptor set; make one with protoc"),
     ],
 )
 def test_wrong_types_are_refused(
     run: Run, frames: tuple[Path, Path], text: str, expected: str
 ) -> None:
-    """A missing file, message or import is a usage error, as is a type with too many parts."""
+    """A missing file, message or import is a usage error, as is a type with too many parts.
+
+    So are maps that protobuf would crash on: a value with another number, and a single entry.
+    """
     shard, proto = frames
     alone = descriptor_pb2.FileDescriptorProto(name="a.proto", package="a")
     alone.dependency.append("google/protobuf/any.proto")
     alone.message_type.add(name="Outer")
     wide = {f"M{n}": " ".join(f"f{k}:M{n + 1}" for k in range(9)) for n in range(9)}
-    for name, file in (("alone", alone), ("wide", file_of(wide | {"M9": "x:int32"}))):
+    value3, single = descriptors(), descriptors()
+    value3.message_type[1].nested_type[0].field[1].number = 3
+    single.message_type[1].field[-1].label = Field.LABEL_OPTIONAL
+    for name, file in (
+        ("alone", alone),
+        ("wide", file_of(wide | {"M9": "x:int32"})),
+        ("value3", value3),
+        ("single", single),
+    ):
         found = descriptor_pb2.FileDescriptorSet(file=[file])
         (proto.parent / f"{name}.desc").write_bytes(found.SerializeToString())
     code, out, err = run("cat", shard, "--proto", proto.parent / text)
@@ -258,6 +279,80 @@ def _varint(number: int) -> bytes:
         found += bytes([number & 0x7F | 0x80])
         number >>= 7
     return found + bytes([number])
+
+
+METHODS = [
+    *("ListFields", "ByteSize", "DiscardUnknownFields", "SerializeToString", "FromString"),
+    *("IsInitialized", "FindInitializationErrors", "__class__", "DESCRIPTOR"),
+]
+
+
+def results_of_all_commands(
+    run: Run, folder: Path, file: descriptor_pb2.FileDescriptorProto, *payloads: bytes
+) -> tuple[list[int], list[str], list[Any]]:
+    """Return the exit codes of all commands with --proto, what they print, and what cat shows."""
+    shard, proto, table = folder / "t.tfrecord", folder / "t.desc", folder / "t.jsonl"
+    shard.write_bytes(shard_of([*payloads]))
+    proto.write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    calls: tuple[tuple[object, ...], ...] = (
+        ("cat", shard),
+        ("query", shard, "SELECT * FROM records", "--format", "jsonl"),
+        ("convert", shard, table),
+        ("inspect", "schema", shard),
+        ("inspect", "shard", shard),
+    )
+    results = [run(*call, "--proto", f"{proto}:M") for call in calls]
+    messages = [json.loads(line)["message"] for line in results[0][1].splitlines()]
+    assert len(results[1][1].splitlines()) == len(messages)
+    assert len(table.read_text().splitlines()) == len(messages)
+    return [one[0] for one in results], [one[1] + one[2] for one in results], messages
+
+
+def test_records_that_are_not_such_messages_are_faults(run: Run, tmp_path: Path) -> None:
+    """A missing required field and texts that are not UTF-8 are faults in all commands.
+
+    Fields that have the names of protobuf's methods, or of other columns, are columns.
+    """
+    names = [*METHODS, "_record", "_record_"]
+    fields = "x:int32! s:string tags:string* part:M counts:CountsEntry* "
+    messages = {"M": fields + " ".join(f"{name}:int32" for name in names), "CountsEntry": ""}
+    file = file_of(messages, "proto2")
+    file.message_type[0].nested_type.add().CopyFrom(descriptors().message_type[3])
+    file.message_type[0].nested_type[0].options.map_entry = True
+    file.message_type[0].field[4].type_name = ".t.M.CountsEntry"
+    numbers = b"".join(_varint(number << 3) + b"\x02" for number in range(6, 6 + len(names)))
+    codes, texts, shown = results_of_all_commands(
+        run,
+        tmp_path,
+        file,
+        b"",
+        b"\x08\x01\x22\x00",
+        b"\x08\x01\x12\x01\xff",
+        b"\x08\x01\x1a\x01\xff",
+        b"\x08\x01\x2a\x03\x0a\x01\xff\x2a\x03\x0a\x01a",
+        b"\x08\x01" + numbers + b"\x22" + _varint(len(numbers) + 2) + b"\x08\x01" + numbers,
+    )
+    assert codes == [3] * 5
+    for text in texts:
+        assert "payload (0 bytes) is not a t.M: required field x is missing" in text
+        assert "payload (4 bytes) is not a t.M: required field part.x is missing" in text
+        assert "field 's' is not UTF-8 text" in text
+    for text in texts[:4]:  # inspect shard shows the first three records
+        assert "field 'tags' is not UTF-8 text" in text
+        assert "field 'key' is not UTF-8 text" in text
+    (message,) = shown
+    assert [name for name, one in message.items() if one == 2] == [
+        *METHODS,
+        "_record__",
+        "_record_",
+    ]
+
+
+def test_messages_without_fields_are_rows(run: Run, tmp_path: Path) -> None:
+    """They are shown and converted in their number."""
+    codes, texts, shown = results_of_all_commands(run, tmp_path, file_of({"M": ""}), b"\x08\1", b"")
+    assert (codes, shown) == ([0] * 5, [{}, {}])
+    assert all("not shown: 2 bytes of fields that t.M doesn't have" in text for text in texts)
 
 
 @pytest.mark.parametrize("option", ["--exact", "--rename=a=b", "--cast=a:int64", "--to=tfrecord"])

@@ -38,6 +38,14 @@ _TYPES = {
     FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
     FieldDescriptor.CPPTYPE_STRING: pa.string(),
 }
+_KEY_TYPES = {
+    getattr(FieldDescriptor, f"TYPE_{name}")
+    for name in (
+        *("INT32", "INT64", "UINT32", "UINT64", "SINT32", "SINT64"),
+        *("FIXED32", "FIXED64", "SFIXED32", "SFIXED64", "BOOL", "STRING"),
+    )
+}
+"""Types of the keys of maps."""
 
 
 def _same(value: Any) -> Any:
@@ -53,7 +61,10 @@ class MessageField(NamedTuple):
 
 
 class _Reader:
-    """Gets the values of a message that are set, and the defaults of the others."""
+    """Gets the values of a message that are set, and the defaults of the others.
+
+    Methods are those of the class, as a field of the message may have the same name.
+    """
 
     def __init__(self, fields: Mapping[str, MessageField]) -> None:
         self._convert = {name: one.convert for name, one in fields.items()}
@@ -62,7 +73,7 @@ class _Reader:
 
     def __call__(self, message: Message) -> dict[str, Any]:
         values, convert = self._defaults.copy(), self._convert
-        for field, value in message.ListFields():
+        for field, value in type(message).ListFields(message):
             if (name := field.name) in convert:
                 values[name] = convert[name](value)
         return values
@@ -111,7 +122,7 @@ class MessageColumns(Columns):
         try:
             _pool(data).FindMessageTypeByName(found.message)
         except (TypeError, KeyError) as error:
-            what = f"the definition of {found.message} is incomplete"
+            what = f"the definition of {found.message} is incomplete or invalid"
             raise UsageError(what, path=path, hint=_HINT) from error
         try:
             found.to_arrow()
@@ -123,7 +134,15 @@ class MessageColumns(Columns):
     @property
     def names(self) -> tuple[str, ...]:
         """The name of each field; some get a ``_``, as the table has such a column."""
-        return tuple(f"{one}_" if one in {EXACT, *PLACES} else one for one in self.chosen_fields)
+        return tuple(map(self._column_name, self.chosen_fields))
+
+    def _column_name(self, field: str) -> str:
+        if field not in {EXACT, *PLACES}:
+            return field
+        name = f"{field}_"
+        while name in self.all_fields:
+            name += "_"
+        return name
 
     @property
     def batch_records(self) -> int:
@@ -182,15 +201,13 @@ class MessageColumns(Columns):
                 rejected[index] = str(error)
         kind = pa.struct([(name, one.kind) for name, one in self.chosen_fields.items()])
         batch = pa.RecordBatch.from_struct_array(pa.array(rows, kind))
-        return pa.RecordBatch.from_arrays(batch.columns, schema=schema), rejected
+        if batch.columns:  # otherwise, only the struct has a number of rows
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        return batch.replace_schema_metadata(schema.metadata), rejected
 
     def row(self, payload: bytes) -> dict[str, Any]:
         """Return the values of a payload; `ValueError` if it is not such a message."""
-        message = self._parse(payload)
-        try:
-            return _Reader(self.chosen_fields)(message)
-        except UnicodeDecodeError as error:
-            raise ValueError("a string is not UTF-8") from error
+        return _Reader(self.chosen_fields)(self._parse(payload))
 
     def unknown_bytes(self, payload: bytes) -> int:
         """Return how many bytes are of fields that the type doesn't have; 0 for other payloads."""
@@ -198,9 +215,10 @@ class MessageColumns(Columns):
             message = self._parse(payload)
         except ValueError:
             return 0
-        size = message.ByteSize()
-        message.DiscardUnknownFields()
-        return size - message.ByteSize()
+        methods = type(message)
+        size = methods.ByteSize(message)
+        methods.DiscardUnknownFields(message)
+        return size - methods.ByteSize(message)
 
     def unknown_note(self, count: int) -> str | None:
         """Return a note on as many bytes of unknown fields; None without any."""
@@ -214,10 +232,16 @@ class MessageColumns(Columns):
         kind = self._type
         if len(payload) > LARGE:
             _count_fields(payload, kind)
+        methods: Any = GetMessageClass(kind)
+        what = f"payload ({len(payload)} bytes) is not a {self.message}"
         try:
-            return GetMessageClass(kind).FromString(payload)
+            message: Message = methods.FromString(payload)
         except DecodeError:
-            raise ValueError(f"payload ({len(payload)} bytes) is not a {self.message}") from None
+            raise ValueError(what) from None
+        if not methods.IsInitialized(message):
+            missing = methods.FindInitializationErrors(message)
+            raise ValueError(f"{what}: required field {missing[0]} is missing")
+        return message
 
 
 def _count_fields(payload: bytes, kind: Descriptor) -> None:
@@ -236,28 +260,55 @@ def _count_fields(payload: bytes, kind: Descriptor) -> None:
 
 @functools.lru_cache(4)
 def _files(data: bytes) -> list[Any]:
-    """Return the files of a descriptor set, without extensions: their fields are unknown ones."""
+    """Return the files of a descriptor set, without extensions: their fields are unknown ones.
+
+    `ValueError` if it has maps that protoc doesn't make: protobuf would read them out of bounds.
+    """
     files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
-    messages: list[Any] = [*files]
-    while messages:
-        message = messages.pop()
-        del message.extension[:]
-        messages += message.nested_type if hasattr(message, "nested_type") else message.message_type
+    entries, others = set[str](), set[str]()
+    for file in files:
+        del file.extension[:]
+        for name, message in _walk(f".{file.package}" if file.package else "", file.message_type):
+            del message.extension[:]
+            if message.options.map_entry:
+                entries |= {name, name.rpartition(".")[2]}
+                if not _is_map_entry(message):
+                    raise ValueError("invalid map entry")
+            others |= {one.type_name for one in message.field if not _is_repeated_message(one)}
+    if not entries.isdisjoint(others):
+        raise ValueError("a map entry is the type of a single field")
     return files
+
+
+def _walk(prefix: str, messages: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the full name of each message, and the message."""
+    for message in messages:
+        name = f"{prefix}.{message.name}"
+        yield name, message
+        yield from _walk(name, message.nested_type)
+
+
+def _is_map_entry(message: Any) -> bool:
+    """Return whether a message has a key and a value, as those that protoc makes for maps."""
+    fields = [(one.name, one.number, one.label) for one in message.field]
+    optional = FieldDescriptor.LABEL_OPTIONAL
+    expected = [("key", 1, optional), ("value", 2, optional)]
+    return fields == expected and message.field[0].type in _KEY_TYPES
+
+
+def _is_repeated_message(field: Any) -> bool:
+    expected = FieldDescriptor.LABEL_REPEATED, FieldDescriptor.TYPE_MESSAGE
+    return (field.label, field.type) == expected
 
 
 def _messages(data: bytes) -> list[str]:
     """Return the full names of all messages of a descriptor set; `ValueError` without any."""
-
-    def nested(prefix: str, messages: Iterable[Any]) -> Iterator[str]:
-        for one in messages:
-            if not one.options.map_entry:
-                yield f"{prefix}{one.name}"
-            yield from nested(f"{prefix}{one.name}.", one.nested_type)
-
-    names = list[str]()
-    for file in _files(data):
-        names += nested(f"{file.package}." if file.package else "", file.message_type)
+    names = [
+        name.removeprefix(".")
+        for file in _files(data)
+        for name, message in _walk(f".{file.package}" if file.package else "", file.message_type)
+        if not message.options.map_entry
+    ]
     if not names:
         raise ValueError("no messages")
     return names
@@ -286,7 +337,7 @@ def _fields_of(data: bytes, message: str) -> dict[str, MessageField]:
         inner = field.message_type
         if inner is not None and inner.GetOptions().map_entry:
             key, value = (value_of(one, outer) for one in inner.fields)
-            pairs = partial(_pairs, value.convert)
+            pairs = partial(_pairs, key.convert, value.convert)
             return MessageField(pa.map_(key.kind, value.kind), pairs, [])
         single = value_of(field, outer)
         if field.is_repeated:
@@ -302,9 +353,12 @@ def _fields_of(data: bytes, message: str) -> dict[str, MessageField]:
             return MessageField(
                 pa.string(), convert, None if field.is_repeated else convert(number)
             )
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return MessageField(pa.binary(), _same, number)
         if inner is None:
-            is_bytes = field.type == FieldDescriptor.TYPE_BYTES
-            return MessageField(pa.binary() if is_bytes else _TYPES[field.cpp_type], _same, number)
+            is_text = field.type == FieldDescriptor.TYPE_STRING
+            as_text = partial(_text, field.name) if is_text else _same
+            return MessageField(_TYPES[field.cpp_type], as_text, number)
         if inner.full_name in outer or len(outer) >= _NESTING or not inner.fields:
             return MessageField(pa.binary(), _serialized)
         parts = {one.name: field_of(one, (*outer, inner.full_name)) for one in inner.fields}
@@ -316,15 +370,25 @@ def _fields_of(data: bytes, message: str) -> dict[str, MessageField]:
 
 
 def _serialized(message: Message) -> bytes:
-    return message.SerializeToString(deterministic=True)
+    return type(message).SerializeToString(message, deterministic=True)
 
 
 def _items(convert: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
     return [convert(one) for one in values]
 
 
-def _pairs(convert: Callable[[Any], Any], values: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    return [(key, convert(values[key])) for key in sorted(values)]  # protobuf has no order
+def _pairs(
+    convert_key: Callable[[Any], Any], convert: Callable[[Any], Any], values: Mapping[Any, Any]
+) -> list[tuple[Any, Any]]:
+    """Return the entries of a map by their keys, as protobuf has no order."""
+    return [(key, convert(values[key])) for key in sorted(map(convert_key, values))]
+
+
+def _text(field: str, value: str | bytes) -> str:
+    """Return a string; `ValueError` for bytes, which protobuf returns if they are not UTF-8."""
+    if isinstance(value, bytes):
+        raise ValueError(f"field {field!r} is not UTF-8 text")
+    return value
 
 
 def _enum_name(names: Mapping[int, str], number: int) -> str:
