@@ -93,10 +93,13 @@ def test_labels_of_images(tmp_path: Path) -> None:
     [
         (["dog="], "would lose their 'label'; use tfrtool filter"),
         (["dox=x"], "no class 'dox'; did you mean 'dog'"),
+        (["{file}"], "none of these classes exist: expected 'cat', 'dog', found 'n01'"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, class_map: list[str], what: str) -> None:
     """Records don't lose their only label, and classes must exist."""
+    (tmp_path / "names.csv").write_text("n01,tench\n")
+    class_map = [one.format(file=tmp_path / "names.csv") for one in class_map]
     tfrtool.write(write_class_folders(tmp_path / "s", count=1), tmp_path / "a", name="x")
     with pytest.raises(tfrtool.UsageError, match=what):
         tfrtool.edit(tmp_path / "a", tmp_path / "b", class_map=class_map)

@@ -115,6 +115,10 @@ def test_class_folders(tmp_path: Path) -> None:
     report = tfrtool.write(folder, tmp_path / "b", class_map=["cat="], only_classes=["dog"])
     assert report.splits["train"].labels == {"dog": 2}
     assert report.notices[-1] == "images of classes that are dropped: 4"
+    others = tmp_path / "synsets.csv"
+    others.write_text("n01440764,tench\n")
+    with pytest.raises(tfrtool.UsageError, match="none of these classes exist"):
+        tfrtool.write(folder, tmp_path / "none", class_map=[str(others)])
     labels = tmp_path / "labels.txt"
     labels.write_text("pet\nbird\n")
     report = tfrtool.write(folder, tmp_path / "c", class_map=["cat=pet", "dog=pet"], labels=labels)
@@ -147,6 +151,9 @@ def test_several_labels(tmp_path: Path) -> None:
         ({"class_map": ["{bad}"]}, "row 2 has 3 columns"),
         ({"class_map": ["{latin}"]}, "not valid UTF-8"),
         ({"class_map": ["{torn}"]}, "row 2 has a line break in a cell"),
+        ({"class_map": ["{others}"]}, "others: --class-map: none of these classes exist"),
+        ({"class_map": ["cat=a", "{others}"]}, "expected 'cat', 'dog', .* found 'n01', 'n02'"),
+        ({"class_map": ["{blank}"]}, "not a class map: it is empty"),
     ],
 )
 def test_what_is_wrong_is_said(coco: Path, options: dict[str, list[str]], what: str) -> None:
@@ -154,7 +161,10 @@ def test_what_is_wrong_is_said(coco: Path, options: dict[str, list[str]], what: 
     (coco.parent / "bad").write_text("a,b\na,b,c\n")
     (coco.parent / "latin").write_bytes(b"a,\xff\n")
     (coco.parent / "torn").write_text('dog,animal\n"cat","an\nimal"\n')
-    places = {name: coco.parent / name for name in ("bad", "latin", "torn")}
+    (coco.parent / "others").write_text("n01,cat\nn02,dog\n")
+    (coco.parent / "blank").write_text("\n")
+    names = ("bad", "latin", "torn", "others", "blank")
+    places = {name: coco.parent / name for name in names}
     filled = {name: [one.format(**places) for one in some] for name, some in options.items()}
     with pytest.raises(tfrtool.TfrtoolError, match=what):
         _write(coco, **filled)

@@ -101,20 +101,12 @@ def class_edits(
         UsageError: no file names the classes, a class is unknown, or records would lose their only
             label.
     """
-    found = False
-    for file, text in labels.items():
-        features = [f"{OBJECTS}class/label", "image/class/label"]
-        if file != LABEL_MAP:
-            features = [
-                name for name in known if file in {labels_file(name, sign) for sign in LABEL_SIGNS}
-            ]
-        if not (features := [name for name in features if name in known]):
-            continue
-        before = dict(enumerate(line.strip() for line in text.split("\n") if line.strip()))
-        if file == LABEL_MAP:
-            with reading_metadata(file, "the TF Object Detection API"):
-                before = parse_label_map(text)
-        new, firsts, found = chosen.new_names(before.values()), dict[str, int](), True
+    files = [*_files_with_classes(labels, known)]
+    if not files:
+        raise UsageError("--class-map requires records whose classes have names")
+    chosen.check_files(dict.fromkeys(name for _, _, names in files for name in names.values()))
+    for file, features, before in files:
+        new, firsts = chosen.new_names(before.values()), dict[str, int]()
         for number, name in before.items():
             if new[name]:
                 firsts.setdefault(new[name], number if file == LABEL_MAP else len(firsts))
@@ -129,8 +121,25 @@ def class_edits(
                 numbers={number: firsts.get(new[name]) for number, name in before.items()},
                 texts={old.encode(): name.encode() for old, name in new.items()},
             )
-    if not found:
-        raise UsageError("--class-map requires records whose classes have names")
+
+
+def _files_with_classes(
+    labels: Mapping[str, str], known: Collection[str]
+) -> Iterator[tuple[str, Sequence[str], Mapping[int, str]]]:
+    """Yield each file that names classes of known features, these, and the names by number."""
+    for file, text in labels.items():
+        features = [f"{OBJECTS}class/label", "image/class/label"]
+        if file != LABEL_MAP:
+            features = [
+                name for name in known if file in {labels_file(name, sign) for sign in LABEL_SIGNS}
+            ]
+        if not (features := [name for name in features if name in known]):
+            continue
+        names = dict(enumerate(line.strip() for line in text.split("\n") if line.strip()))
+        if file == LABEL_MAP:
+            with reading_metadata(file, "the TF Object Detection API"):
+                names = parse_label_map(text)
+        yield file, features, names
 
 
 def edit_class_metadata(

@@ -2,14 +2,18 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tfrtool.errors import SourceError, UsageError, os_errors_as, printable, suggestion
+from tfrtool.errors import SourceError, UsageError, os_errors_as, printable, some_of, suggestion
 from tfrtool.sources.items import label_problem
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES
 from tfrtool.storage.opening import read_bounded
+
+_HINT = "use OLD=NEW, or a file with the old and the new name in each row"
+_SHOWN = 5
+"""Names of classes in an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +24,13 @@ class ClassMap:
         names: new names by old ones; "" leaves a class out.
         required: old names that must exist.
         only: the new names that stay; empty for all.
+        files: the old names in each file, of which at least one must exist.
     """
 
     names: Mapping[str, str]
     required: Sequence[str] = ()
     only: Sequence[str] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, entries: Iterable[str], only: Sequence[str] = ()) -> "ClassMap":
@@ -32,18 +38,30 @@ class ClassMap:
 
         A file may name classes that don't exist, such as all 601 of OpenImages.
         """
-        names, required = dict[str, str](), list[str]()
+        names, required, files = dict[str, str](), list[str](), dict[str, Sequence[str]]()
         for entry in entries:
             old, sign, new = entry.partition("=")
             if sign and old:
                 required.append(old)
                 _add(names, old, new)
             else:
-                _read(names, entry)
-        return cls(names, required, tuple(only))
+                files[entry] = _read(names, entry)
+        return cls(names, required, tuple(only), files)
 
     def __bool__(self) -> bool:
         return bool(self.names or self.only)
+
+    def check_files(self, known: Collection[str]) -> None:
+        """Check that each file names a class; a `UsageError` for one that would change nothing."""
+        for file, names in self.files.items():
+            if known and not any(name in known for name in names):
+                raise UsageError(
+                    "--class-map: none of these classes exist",
+                    path=file,
+                    expected=some_of([printable(repr(name)) for name in known], _SHOWN),
+                    found=some_of([printable(repr(name)) for name in names], _SHOWN),
+                    hint=_HINT,
+                )
 
     def new_names(self, known: Iterable[str]) -> dict[str, str]:
         """Return the new name of each class, "" for one that is dropped.
@@ -72,8 +90,9 @@ def _add(names: dict[str, str], old: str, new: str) -> None:
         raise UsageError(f"--class-map: class name {printable(new[:40])!r} {problem}")
 
 
-def _read(names: dict[str, str], file: str) -> None:
-    path = as_path(file)
+def _read(names: dict[str, str], file: str) -> list[str]:
+    """Add the names in a file; return its old names."""
+    path, old_names = as_path(file), list[str]()
     with os_errors_as(SourceError, path):
         data = read_bounded(path, MAX_CLASS_FILE_BYTES)
     try:
@@ -86,8 +105,12 @@ def _read(names: dict[str, str], file: str) -> None:
             if len(cells) != 2 and any(cells):
                 raise ValueError(f"row {number} has {len(cells)} columns, not 2")
             if any(cells):
-                _add(names, *(cell.strip() for cell in cells))
+                old, new = (cell.strip() for cell in cells)
+                _add(names, old, new)
+                old_names.append(old)
+        if not old_names:
+            raise ValueError("it is empty")
     except (ValueError, csv.Error) as error:
         reason = "not valid UTF-8" if isinstance(error, UnicodeError) else error
-        hint = "use OLD=NEW, or a file with the old and the new name in each row"
-        raise SourceError(f"not a class map: {reason}", path=path, hint=hint) from error
+        raise SourceError(f"not a class map: {reason}", path=path, hint=_HINT) from error
+    return old_names

@@ -124,7 +124,9 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     new = dict[str, str]()
     if chosen := ClassMap.parse(options.class_map, options.only_classes):
         texts = [several_labels(one, multi or "") if split else one for one in source.labels]
-        new = chosen.new_names(dict.fromkeys(one for text in texts for one in text.split(SEVERAL)))
+        classes = dict.fromkeys(one for text in texts for one in text.split(SEVERAL))
+        chosen.check_files(classes)
+        new = chosen.new_names(classes)
     if options.labels == KEEP:
         features = replace(features, label=LabelKind.NUMBER)
     elif options.labels is not None:

@@ -105,6 +105,7 @@ class _AnnotationMatcher:
         first = next(images, None)
         classes, new = reader.classes(), dict[str, str]()
         if chosen := ClassMap.parse(self._options.class_map, self._options.only_classes):
+            chosen.check_files(classes)
             new = chosen.new_names(classes)
             self._dropped_names = {old for old, name in new.items() if not name}
             renamed = dict[str, int]()
