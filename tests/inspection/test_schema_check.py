@@ -95,6 +95,22 @@ def test_records_and_values_are_named(
     assert [one["record"] for one in absent["records"]] == [4, 4]
 
 
+def test_a_schema_that_asks_for_more_than_all_records(
+    tmp_path: Path, make_shard: MakeShard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A feature that all records have is still too rare, and no record is named for it."""
+    shard = make_shard([payload({"n": [1], "m": [1]})] * 2, "a.tfrecord")
+    file = tmp_path / "schema.pbtxt"
+    file.write_text(
+        'feature { name: "n" type: INT presence { min_fraction: 1.5 } } '
+        'feature { name: "m" type: INT presence { min_count: 3 } }'
+    )
+    assert main(["verify", str(shard), "--schema", str(file)]) == 3
+    out = capsys.readouterr().out
+    assert "present in 2 of 2 records, expected in at least 150%\n" in out
+    assert "present in 2 of 2 records, expected in at least 3\n" in out
+
+
 def test_an_inferred_schema_is_useful(infer: Infer, make_shard: MakeShard) -> None:
     """It has types, counts, presence, few frequent strings, and the range of named classes."""
     rows: list[Record] = [

@@ -188,7 +188,8 @@ class SchemaCheck(RecordFold):
             yield _anomaly("SCHEMA_NEW_COLUMN", (b"...", False), message, None)
 
     def _presence(self, key: _Key, spec: DataFeature) -> Iterator[Anomaly]:
-        present, absent = self.counts[key].present, self.absent[key]
+        present = self.counts[key].present
+        absent = self.absent[key] if self.absent[key].count else None  # the schema asks for more
         if not spec.checked or not self.records:
             return
         if not present:
