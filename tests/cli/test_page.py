@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.examples.strategies import entry, raw_example, string
+from tests.records.strategies import shard_of
 from tfrtool.cli.layout import render
 from tfrtool.page import Good, Heading, Page, Prose, Table, facts
 
@@ -72,3 +76,24 @@ def test_a_narrow_terminal_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, lines)) <= 60
     full = [line for line in lines if line.count("seven") >= 7]
     assert len(full) >= 6  # no line is cut short by a second wrap
+
+
+@pytest.mark.parametrize("columns", ["1", "14"])
+def test_the_narrowest_terminals(
+    run: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str,
+) -> None:
+    """Commands print their facts and values on terminals of any width; values are cut, not lost."""
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of([raw_example([entry(b"n" * 40, string(b"value" * 40))])]))
+    monkeypatch.setenv("COLUMNS", columns)
+    for call in (("verify",), ("inspect", "shard"), ("inspect", "schema"), ("inspect", "stats")):
+        code, out, err = run(*call, shard)
+        assert (code, err) == (0, ""), call
+        assert "Example" in out or "n" * 40 in out
+    assert "'value" in run("inspect", "shard", shard)[1]
+    lines = render(PAGE, terminal=True).splitlines()
+    assert any("shard.tfrecord" in line for line in lines)
+    assert any("all hold" in line for line in lines)

@@ -14,11 +14,15 @@ from tfrtool.page import Heading, Page, Prose, Table
 _INDENT = "  "
 _WIDEST = 200
 """Columns of a cell in a pipe: a hostile name doesn't pad all rows."""
+_NARROWEST = 40
+"""Columns of a page; a terminal that has fewer breaks lines by itself."""
+_NARROWEST_TEXT = 20
+"""Columns of a text next to a label."""
 
 
 def page_width() -> int:
-    """Return how many columns a page takes: 80, or those of a terminal that has fewer."""
-    return min(shutil.get_terminal_size().columns, 80)
+    """Return how many columns a page takes: 80, or 40 to 80 on a terminal that has fewer."""
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), 80)
 
 
 def render(page: Page, *, terminal: bool) -> str:
@@ -62,7 +66,7 @@ def _wrapped(text: str, first: str = "", width: int | None = None) -> list[str]:
 def _wrapped_facts(table: Table) -> Iterator[tuple[str, str]]:
     room = page_width() - len(_INDENT) - 3 - max((len(row[0]) for row in table.rows), default=0)
     for label, text in table.rows:
-        first, *more = _wrapped(text, width=room) or [""]
+        first, *more = _wrapped(text, width=max(room, _NARROWEST_TEXT)) or [""]
         kind = type(text) if hasattr(text, "style") else str
         yield label, kind(first) if more else text
         yield from (("", kind(line)) for line in more)
@@ -108,6 +112,7 @@ class _Terminal:
         from rich.console import Console
 
         self._console = Console(force_terminal=True, color_system="auto", highlight=False)
+        self._console.width = max(self._console.width, _NARROWEST)
 
     def line(self, text: str, indent: int, style: str) -> list[str]:
         from rich.padding import Padding

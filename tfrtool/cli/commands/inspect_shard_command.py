@@ -46,6 +46,8 @@ _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
 """Columns that are set aside for names; longer ones take more."""
+_NARROWEST_VALUE = 20
+"""Columns that a value has at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +249,7 @@ def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
         fields = content.get("message", {})
         width = min(max(map(len, fields), default=0), _NAME_WIDTH)
         for name, value in fields.items():
-            text, room = json.dumps(value), page_width() - width - 4
+            text, room = json.dumps(value), _columns_of_value(width)
             yield f"{name:{width}}  {text if len(text) <= room else text[: room - 3] + '...'}"
         return
     if parsed is None:
@@ -257,11 +259,16 @@ def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in parsed.values.items():
         note = "  (default)" if name in parsed.defaulted else ""
-        room = page_width() - width - 4 - len(note)
+        room = _columns_of_value(width + len(note))
         yield f"{name_text(name):{width}}  {_value(value, room)}{note}"
     for misfit in parsed.misfits:
         text = f"expected {misfit.expected}, found {misfit.found}"
         yield Bad(f"{name_text(misfit.name):{width}}  {text}")
+
+
+def _columns_of_value(others: int) -> int:
+    """Return how many columns are left for a value in a line."""
+    return max(page_width() - others - 4, _NARROWEST_VALUE)
 
 
 def _value(value: "ParsedValue", room: int) -> str:
