@@ -14,6 +14,7 @@ from pathlib import Path
 
 _PARTS = (
     "memory",
+    "startup",
     "reading",
     "rows",
     "writing",

@@ -1,8 +1,8 @@
 """Training a head on a frozen MobileNetV2: our way against the naive one, five epochs each.
 
 The naive way is that of the published lessons: shards one after the other, a map without any
-threads, and the whole model run for each batch of each epoch. Each run has a process of its own;
-the clock starts when TensorFlow is imported, and building the model is counted.
+threads, and Keras' ``fit``, which runs the whole model for each batch of each epoch. Each run has a
+process of its own; the clock starts when TensorFlow is imported, and building the model is counted.
 
 With random weights the base's outputs are about 1e-11, so that the losses of the timed runs agree
 whatever the base computes. They are compared again, on fewer photographs, over a base whose
@@ -105,7 +105,7 @@ def run(directory: Path, rounds: int = 3, records: int = 1000) -> Iterator[str]:
 
 
 def _same_losses(dataset: Path, weights: Path, ways: Sequence[str]) -> Iterator[str]:
-    measure(dataset, "fit", weights)
+    measure(dataset, "weights", weights)
     losses = {way: measure(dataset, way, weights) for way in ("naive", "rounded", *ways[1:])}
     _check_losses(losses["rounded"], losses["float32"])
     yield f"losses of {_FEW} photographs over fitted BatchNormalization, epoch by epoch"
@@ -142,7 +142,7 @@ def measure(dataset: Path, way: str, weights: Path | None = None) -> Run:
     Args:
         dataset: the directory of shards.
         way: naive, float32 or bfloat16; "rounded" is the naive one with whole pixel values, and
-            "fit" makes ``weights``.
+            "weights" makes the file of these.
         weights: of the base; random ones if there are none.
     """
     code = "import sys; from tests.bench.training import work; work(*sys.argv[1:])"
@@ -160,7 +160,7 @@ def work(directory: str, way: str, weights: str) -> None:
 
     import tfrtool.training.frozen_features  # noqa: F401
 
-    train = {"naive": _naive, "rounded": _naive, "fit": _fit}.get(way, _ours)
+    train = {"naive": _naive, "rounded": _naive, "weights": _save_weights}.get(way, _ours)
     shards = sorted(str(path) for path in Path(directory).glob("*.tfrecord*"))
     marks = _Marks()
     keras.utils.set_random_seed(0)
@@ -227,15 +227,7 @@ def _naive(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) ->
         metrics=["accuracy"],
     )
     marks.mark("building")
-    losses = []
-    for _ in range(_EPOCHS):
-        total, seen = 0.0, 0
-        for images, labels in batches:
-            model.reset_metrics()
-            logs = model.train_on_batch(images, labels, return_dict=True)
-            total += float(logs["loss"]) * len(labels)
-            seen += len(labels)
-        losses.append(total / seen)
+    losses: list[float] = model.fit(batches, epochs=_EPOCHS, verbose=0).history["loss"]
     marks.mark("training")
     return losses
 
@@ -274,7 +266,9 @@ def _ours(tf: Any, shards: list[str], weights: str, marks: _Marks, way: str) -> 
     return losses
 
 
-def _fit(tf: Any, shards: list[str], weights: str, _marks: _Marks, _way: str) -> list[float]:
+def _save_weights(
+    tf: Any, shards: list[str], weights: str, _marks: _Marks, _way: str
+) -> list[float]:
     """Save a random base whose BatchNormalization layers know the photographs."""
     import keras
 

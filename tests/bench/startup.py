@@ -1,0 +1,56 @@
+"""How much of ``import tensorflow`` each command takes that doesn't need TensorFlow.
+
+Each is a whole process on a few small records, so that nearly all of its time is its start.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.timing import compare, process
+from tests.examples.strategies import float32, int64, string
+from tfrtool.examples.example import encode_example
+from tfrtool.records.framing import frame
+
+__all__ = ["run"]
+
+_COMMANDS = (
+    "--help",
+    "inspect shard SHARD",
+    "inspect schema SHARD",
+    "inspect stats SHARD",
+    "cat SHARD",
+    "count SHARD",
+    "verify SHARD",
+    "index SHARD --overwrite",
+    "diff SHARD SHARD",
+    "reshard SHARD OUT --overwrite",
+    "filter SHARD OUT --sample 1 --overwrite",
+    "convert SHARD OUT --to parquet --overwrite",
+    "query SHARD 'SELECT count(*) FROM records'",
+    "report SHARD --out OUT.html --overwrite",
+)
+
+
+def run(directory: Path, runs: int = 5) -> Iterator[str]:
+    """Yield the CPU and wall time of each command, as fractions of ``import tensorflow``."""
+    shard = directory / "a.tfrecord"
+    features = {"name": string(b"x"), "label": int64(1), "weight": float32(0.5)}
+    shard.write_bytes(frame(encode_example(features)) * 3)
+    tensorflow = process(sys.executable, "-c", "import tensorflow")
+    yield "start-up of commands, as fractions of `import tensorflow` (CPU; wall)"
+    for number, command in enumerate(_COMMANDS):
+        text = command.replace("SHARD", str(shard)).replace("OUT", str(directory / f"out{number}"))
+        words = shlex.split(text)
+        pair = compare(command, process(sys.executable, "-m", "tfrtool", *words), tensorflow, runs)
+        wall, cpu = (
+            statistics.median(
+                ours[n] / theirs[n] for ours, theirs in zip(pair.ours, pair.theirs, strict=True)
+            )
+            for n in range(2)
+        )
+        yield f"  {command:45} {cpu:5.2f}; {wall:5.2f}"
