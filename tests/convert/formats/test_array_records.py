@@ -43,7 +43,7 @@ def read_rows(path: Path, first: int = 0, rows: int | None = None) -> list[bytes
     """Read rows as our format does; all of them, if it isn't said how many."""
     scan = FORM.scan(path)
     piece = scan.piece(first, scan.rows - first if rows is None else rows)
-    batches = read_rows_of(FORM, piece, CONTENT, Tally(), Faults())
+    batches = read_rows_of(FORM, [piece], CONTENT, Tally(), Faults())
     return [payload for batch in batches for payload in batch.column("payload").to_pylist()]
 
 

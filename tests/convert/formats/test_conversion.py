@@ -16,6 +16,7 @@ import tfrtool
 from tests.examples.strategies import float32
 from tests.photos import image_bytes
 from tests.records.strategies import read_strictly, shard_of
+from tfrtool.examples.arrow.decode_batch import decode_batch
 
 CLASSES = {"label": ("cat", "dog")}
 
@@ -267,3 +268,38 @@ def test_row_groups_and_batches_are_bounded(tmp_path: Path) -> None:
     assert metadata.num_row_groups == 2
     tfrtool.convert(tmp_path / "a.parquet", tmp_path / "b.tfrecord")
     assert (tmp_path / "b.tfrecord").read_bytes() == (tmp_path / "a.tfrecord").read_bytes()
+
+
+def test_short_shards_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of batches depends on the records, and not on the files that they are in."""
+    folder, count, batches = tmp_path / "many", 60, list[int]()
+    folder.mkdir()
+    for number in range(count):
+        payload = tfrtool.encode_example({"n": number})
+        name = f"many-train.tfrecord-{number:05d}-of-{count:05d}"
+        (folder / name).write_bytes(shard_of([payload]))
+
+    def decode(payloads: list[bytes], *arguments: Any, **options: Any) -> pa.RecordBatch:
+        batches.append(len(payloads))
+        return decode_batch(payloads, *arguments, **options)
+
+    monkeypatch.setattr("tfrtool.inspection.rows.batches.decode_batch", decode)
+    tfrtool.convert(folder, tmp_path / "a.parquet", workers=1, verify="none")
+    assert batches == [count]
+    assert pq.read_table(tmp_path / "a.parquet")["n"].to_pylist() == [*range(count)]
+
+
+def test_faults_in_short_shards_name_their_file(tmp_path: Path) -> None:
+    """A record that isn't an Example is reported with its own shard and place; others are kept."""
+    folder, good, bad = tmp_path / "few", tfrtool.encode_example({"n": 1}), b"\xff\xff"
+    folder.mkdir()
+    for index, payloads in enumerate([[good], [good, bad], [bad, good, good], [good]]):
+        name = f"few-train.tfrecord-{index:05d}-of-00004"
+        (folder / name).write_bytes(shard_of(payloads))
+    job = tfrtool.convert(folder, tmp_path / "a.jsonl").job
+    found = [
+        (Path(one.path).name[-14:-9], one.fault.record, one.fault.offset) for one in job.faults
+    ]
+    assert found == [("00001", 1, len(shard_of([good]))), ("00002", 0, 0)]
+    assert (job.records_out, job.corrupt) == (5, 2)
+    assert (tmp_path / "a.jsonl").read_text() == '{"n": 1}\n' * 5

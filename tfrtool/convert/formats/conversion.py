@@ -775,7 +775,7 @@ def _images(source_format: Format, scans: Sequence[Scan], content: Content) -> t
     for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
         chosen = replace(content, columns=content.columns.select(names), exact=False)
-        for batch in read_rows(source_format, piece, chosen, Tally(), Faults()):
+        for batch in read_rows(source_format, [piece], chosen, Tally(), Faults()):
             values = {one: batch.column(one).drop_null().to_pylist() for one in names}
             names = [one for one in names if all(map(is_image, values[one]))]
             seen |= {one for one in names if values[one]}

@@ -1,17 +1,20 @@
 """One file of a conversion: its rows are read, written, and compared when read back."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tfrtool.convert.formats.record_format import Content, Format, Piece, naming_file
-from tfrtool.errors import SourceError, WriteError
+from tfrtool.errors import SchemaError, SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import RECORDS, count_work
@@ -48,7 +51,7 @@ class ConvertTask(FileTask):
         if self.verify != "none":
             piece = Piece(path=path, rows=tally.records)
             expected = self._batches(Tally(), Faults())
-            found = read_rows(target, piece, self.after, Tally(), Faults(), trusted=True)
+            found = read_rows(target, [piece], self.after, Tally(), Faults(), trusted=True)
             if self.verify == "bytes" and self.after.exact:
                 expected, found = (
                     (batch.select([EXACT]) for batch in some) for some in (expected, found)
@@ -69,34 +72,60 @@ class ConvertTask(FileTask):
     def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written, and count them as work."""
         passes, rows = (1 if self.verify == "none" else 2), 0
-        for piece in self.pieces:
-            for batch in read_rows(self.source, piece, self.before, read, faults):
-                if batch.num_columns:  # names in structs are the type's
-                    fields = zip(batch.columns, self.after.schema, strict=True)
-                    arrays = [array.view(field.type) for array, field in fields]
-                    batch = pa.RecordBatch.from_arrays(arrays, schema=self.after.schema)
-                yield batch
-                # Verifying reads them again: each pass counts as a part of the work.
-                count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
-                rows += batch.num_rows
+        for batch in read_rows(self.source, self.pieces, self.before, read, faults):
+            if batch.num_columns:  # names in structs are the type's
+                fields = zip(batch.columns, self.after.schema, strict=True)
+                arrays = [array.view(field.type) for array, field in fields]
+                batch = pa.RecordBatch.from_arrays(arrays, schema=self.after.schema)
+            yield batch
+            # Verifying reads them again: each pass counts as a part of the work.
+            count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
+            rows += batch.num_rows
+
+
+class _Part(NamedTuple):
+    """Consecutive rows of a piece, as its format reads them."""
+
+    piece: Piece
+    rows: Any
+    first: int  # the number of the first row in the file
 
 
 def read_rows(
-    form: Format,
-    piece: Piece,
+    source_format: Format,
+    pieces: Sequence[Piece],
     content: Content,
     read: Tally,
     faults: Faults,
     *,
     trusted: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a file as record batches of the content's schema.
+    """Yield rows of files as record batches of the content's schema.
 
     All rows are counted in ``read``. Payloads that are not such rows are skipped and become
-    ``faults``. A ``trusted`` file was just written by this process.
+    ``faults``. A ``trusted`` file was just written by this process. Short parts of payloads are
+    decoded together: with a batch for each of them, thousands of small shards took minutes.
     """
-    position, row, end = piece.position, piece.position.row, piece.first + piece.rows
-    parts = form.read_back(piece.path) if trusted else form.read(piece.path, position)
+    short, records, size = list[_Part](), 0, 0
+    for part in (one for piece in pieces for one in _read_parts(source_format, piece, trusted)):
+        if not source_format.payloads:
+            read.records += len(part.rows)
+            yield from _decode(source_format, part, content, faults)
+            continue
+        read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
+        short.append(part)
+        records, size = records + len(part.rows), size + sum(len(one.payload) for one in part.rows)
+        if records >= BATCH_RECORDS // 2 or size >= BATCH_BYTES // 2:
+            yield from _decode_together(source_format, short, content, faults)
+            short, records, size = [], 0, 0
+    yield from _decode_together(source_format, short, content, faults)
+
+
+def _read_parts(source_format: Format, piece: Piece, trusted: bool) -> Iterator[_Part]:
+    """Yield the rows of a piece as they are in the file."""
+    row, end = piece.position.row, piece.first + piece.rows
+    read = source_format.read
+    parts = source_format.read_back(piece.path) if trusted else read(piece.path, piece.position)
     with naming_file(piece.path):
         while row < end:
             if (part := next(parts, None)) is None:
@@ -104,20 +133,43 @@ def read_rows(
             first = max(piece.first, row)
             rows = part[first - row : end - row]
             row += len(part)
-            batches = form.decode(rows, content, piece.path, first)
-            if form.payloads:
-                read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in rows])
+            if len(rows):
+                yield _Part(piece, rows, first)
+
+
+def _decode_together(
+    source_format: Format, parts: Sequence[_Part], content: Content, faults: Faults
+) -> Iterator[pa.RecordBatch]:
+    """Yield payloads of several files in one batch; if any of them is a fault, file by file."""
+    if len(parts) > 1:
+        records, first = [record for part in parts for record in part.rows], parts[0]
+        batches: list[pa.RecordBatch | Fault] | None = None
+        with contextlib.suppress(SchemaError):  # which is to name the file
+            batches = [*source_format.decode(records, content, first.piece.path, first.first)]
+        if batches is not None and not any(isinstance(one, Fault) for one in batches):
+            yield from batches
+            return
+    for part in parts:
+        yield from _decode(source_format, part, content, faults)
+
+
+def _decode(
+    source_format: Format, part: _Part, content: Content, faults: Faults
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part, and note its faults by their places in the file."""
+    path, position = part.piece.path, part.piece.position
+    with naming_file(path):
+        if source_format.payloads or content.schema.names:
+            batches = source_format.decode(part.rows, content, path, part.first)
+        else:  # of records without any feature
+            batches = iter([decode_batch([b""] * len(part.rows), content.columns)])
+        for batch in batches:
+            if isinstance(batch, Fault):
+                offset, record = position.start + batch.offset, position.record
+                fault = replace(batch, offset=offset, record=record + (batch.record or 0))
+                faults.add(LocatedFault(path=path, fault=fault))
             else:
-                read.records += len(rows)
-                if not content.schema.names:  # of records without any feature
-                    batches = iter([decode_batch([b""] * len(rows), content.columns)])
-            for batch in batches:
-                if isinstance(batch, Fault):
-                    offset, record = position.start + batch.offset, position.record
-                    fault = replace(batch, offset=offset, record=record + (batch.record or 0))
-                    faults.add(LocatedFault(path=piece.path, fault=fault))
-                else:
-                    yield batch
+                yield batch
 
 
 def columns_with_unusual_nans(batch: pa.RecordBatch) -> list[str]:

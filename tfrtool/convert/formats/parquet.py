@@ -177,17 +177,22 @@ class ParquetFormat(Format):
             fields.append(pa.field(LABEL_NAME, pa.dictionary(pa.int32(), pa.string())))
         schema = pa.schema(fields, metadata)
         batches: list[pa.RecordBatch] = []
+        size = 0
 
         def flush() -> None:
+            nonlocal size
             if batches:
                 write(pa.Table.from_batches(batches))
                 batches.clear()
+                size = 0
 
         def put(rows: pa.RecordBatch) -> None:
             rows = content.with_names(rows)
             arrays = _with_structs(rows, content.images) or [pa.nulls(rows.num_rows, pa.int64())]
+            nonlocal size
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            if sum(batch.nbytes for batch in batches) >= _GROUP_BYTES:
+            size += batches[-1].nbytes
+            if size >= _GROUP_BYTES:
                 flush()
 
         with self._writer(path, schema, images) as write:

@@ -32,6 +32,10 @@ _LONG = 32 * 1024
 """Payloads of more bytes, on average, are parsed one by one: a scan would copy them."""
 
 
+_FEW = 8
+"""Payloads that are parsed one by one because a scan takes longer, as of a shard of one record."""
+
+
 class ColumnsFold(SchemaFold):
     """A schema fold that finds the narrowest columns which hold the payloads.
 
@@ -66,7 +70,7 @@ class ColumnsFold(SchemaFold):
 
     def _add_each(self, payloads: Sequence[bytes]) -> Sequence[int]:
         """Take in payloads, and return the places of those that are not Examples."""
-        if sum(map(len, payloads)) > _LONG * len(payloads):
+        if len(payloads) < _FEW or sum(map(len, payloads)) > _LONG * len(payloads):
             return [at for at, one in enumerate(payloads) if not self.add_payload(one)]
         _, refused = scanned(payloads, self._take_scan)
         self.records += len(payloads) - len(refused)
