@@ -187,6 +187,15 @@ def mask_of(data: bytes, width: int, height: int) -> Bitmap:
     return bitmap
 
 
+def mask_size(data: bytes) -> tuple[int, int]:
+    """Return the width and height of an encoded mask; `ValueError` if it is not an image."""
+    try:
+        with open_image(data) as image:
+            return image.width, image.height
+    except Exception as error:  # decoders raise anything on hostile bytes
+        raise ValueError(f"mask can't be used: {decoder_reason(error)}") from error
+
+
 def read_bitmap(data: bytes) -> Bitmap:
     """Return a mask, 1 in the object; `ValueError` if it is not an image."""
     return (class_pixels(data) > 0).astype(np.uint8)

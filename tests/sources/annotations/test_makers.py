@@ -170,13 +170,28 @@ def test_shapes_of_cvat(
         assert json.loads(one.segmentation) == [pytest.approx(points)]
 
 
-def _cvat(folder: Path, elements: str, meta: str = "") -> Source:
+def _cvat(
+    folder: Path, elements: str, meta: str = "", width: int = 160, height: int = 120
+) -> Source:
     scenes(folder, SCENES[:1])
     labels = f"<labels><label><name>cat</name></label>{meta}</labels>"
-    image = f'<image id="0" name="a.jpg" width="160" height="120">{elements}</image>'
+    image = f'<image id="0" name="a.jpg" width="{width}" height="{height}">{elements}</image>'
     text = f"<annotations><meta><job>{labels}</job></meta>{image}</annotations>"
     (folder / "annotations.xml").write_text(text)
     return open_annotated(folder, f"cvat:{folder}", folder.parent)
+
+
+@pytest.mark.parametrize("kind", ["labelme", "cvat"])
+def test_masks_are_counted_before_they_are_read(tmp_path: Path, kind: str) -> None:
+    """An image with too many masks is skipped as such, though all of them are broken, too."""
+    mask = {"label": "a", "points": [[0, 0], [9, 9]], "shape_type": "mask", "mask": ""}
+    element = '<mask label="cat" rle="7" left="0" top="0" width="9" height="9"/>'
+    opening: dict[str, Callable[[Path], Source]] = {
+        "labelme": lambda path: _labelme(path, *[mask] * 200, imageWidth=9000, imageHeight=9000),
+        "cvat": lambda path: _cvat(path, element * 200, width=9000, height=9000),
+    }
+    with pytest.raises(SourceError, match=r"a\.jpg: .*: masks have more than 8,589,934,592 pixels"):
+        opening[kind](tmp_path / "s")
 
 
 def test_skeletons_of_cvat(tmp_path: Path) -> None:

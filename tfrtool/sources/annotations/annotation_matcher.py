@@ -18,6 +18,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     ParsedImage,
     ParsedObject,
     PlainObjects,
+    masks_problem,
 )
 from tfrtool.sources.class_map import ClassMap
 from tfrtool.sources.folders.listing import Listing, is_image_name, size_problem, splits_in_order
@@ -30,7 +31,6 @@ from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import (
     MAX_LISTED,
-    MAX_MASK_PIXELS,
     MAX_OUTLINE_POINTS,
     MAX_PATH_LENGTH,
 )
@@ -305,8 +305,8 @@ class _AnnotationMatcher:
             masks = sum(map(self._is_mask, image.objects))
         else:
             masks = sum(one.mask_size is not None for one in image.objects)
-        if masks * width * height > MAX_MASK_PIXELS:
-            raise UnfitError(f"masks have more than {MAX_MASK_PIXELS:,} pixels in total")
+        if problem := masks_problem(masks, width, height):
+            raise UnfitError(problem)
         return width, height
 
     def _checked(

@@ -18,7 +18,7 @@ from tfrtool.sources.items import LeftOut
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.limits import MAX_CLASSES, MAX_LISTED, MAX_METADATA_BYTES
+from tfrtool.storage.limits import MAX_CLASSES, MAX_LISTED, MAX_MASK_PIXELS, MAX_METADATA_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
@@ -94,6 +94,13 @@ class ParsedImage(NamedTuple):
     upright: bool = False  # whether annotations are for the image as EXIF turns it, if in doubt
     stale_name: str = ""  # the name in its file that differs from ``name``, which is preferred
     group: str = ""  # images of one group are in one split
+
+
+def masks_problem(masks: int, width: int, height: int) -> str | None:
+    """Return why an image of a size can't have so many masks; None if it can."""
+    if masks * abs(width * height) > MAX_MASK_PIXELS:
+        return f"masks have more than {MAX_MASK_PIXELS:,} pixels in total"
+    return None
 
 
 class AnnotationReader(ABC):

@@ -15,6 +15,7 @@ from tfrtool.images.masks import pasted_mask
 from tfrtool.sources.annotations.annotation_reader import (
     ParsedImage,
     ParsedObject,
+    masks_problem,
     numbers_of,
     pixels_of,
 )
@@ -117,6 +118,9 @@ class CvatReader(ImageFilesReader):
         width, height, problem = pixels_of(image.get("width", ""), image.get("height", ""))
         where = f"{key}, image {printable(image.get('id', name)[:40])}"
         shapes = [one for one in image if one.tag in _SHAPES]
+        masks = sum(one.tag == "mask" for one in shapes)
+        if width and height and (problem := problem or masks_problem(masks, width, height)):
+            shapes = []
         objects = [
             self._object(f"{where}, {one.tag} {number}", one, width, height)
             for number, one in enumerate(shapes, start=1)
@@ -165,6 +169,8 @@ class CvatReader(ImageFilesReader):
                 left, top, wide, high = map(
                     int, _numbers(element, "left", "top", "width", "height")
                 )
+                if wide > width or high > height:
+                    raise ValueError("mask reaches out of the image")
                 text = pasted_mask(
                     _bitmap(element.get("rle", ""), wide, high), left, top, width, height
                 )

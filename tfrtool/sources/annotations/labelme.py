@@ -1,14 +1,15 @@
 """LabelMe: a JSON file per image."""
 
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
 from tfrtool.errors import printable
-from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject
+from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject, masks_problem
 from tfrtool.sources.annotations.image_files import ImageFilesReader
 from tfrtool.sources.formats.json_lists import without_nan
 from tfrtool.sources.items import LeftOut
@@ -28,6 +29,10 @@ class _LabelmeShape(msgspec.Struct):
     mask: str | None = None
 
 
+class _LabelmeKind(msgspec.Struct):
+    shape_type: Any = None
+
+
 class _LabelmeFile(msgspec.Struct, rename="camel"):  # the image itself in it is skipped
     shapes: list[msgspec.Raw]
     image_path: str | None = None
@@ -36,6 +41,7 @@ class _LabelmeFile(msgspec.Struct, rename="camel"):  # the image itself in it is
 
 
 _FILE, _MEMBERS = msgspec.json.Decoder(_LabelmeFile), msgspec.json.Decoder(dict[str, Any])
+_KIND = msgspec.json.Decoder(_LabelmeKind)
 _READ = {*_LabelmeShape.__struct_fields__} - {"group_id"}
 _OUTLINES = ("polygon", "rotation", "quadrilateral")  # the last two are of X-AnyLabeling
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -68,6 +74,9 @@ class LabelmeReader(ImageFilesReader):
         if width and height:
             image = image._replace(width=width, height=height)
         self.check_count(key, len(file.shapes))
+        if problem := masks_problem(_mask_count(file.shapes), width or 0, height or 0):
+            yield image._replace(problem=problem)
+            return
         objects, groups = list[ParsedObject](), dict[tuple[str, str], list[list[float]]]()
         wheres, shared = dict[tuple[str, str], str](), dict[tuple[str, str], dict[str, Any]]()
         for number, raw in enumerate(file.shapes):
@@ -120,16 +129,28 @@ class LabelmeReader(ImageFilesReader):
         box = min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
         if kind == "rectangle":
             return parsed(box)
-        from tfrtool.images.masks import pasted_mask, read_bitmap
+        from tfrtool.images.masks import mask_size, pasted_mask, read_bitmap
 
         try:
             if width is None or height is None:
                 raise ValueError("mask without imageWidth and imageHeight")
-            bitmap = read_bitmap(binascii.a2b_base64(shape.mask or ""))
+            data = binascii.a2b_base64(shape.mask or "")
+            wide, high = mask_size(data)
+            if wide > width or high > height:
+                raise ValueError("mask reaches out of the image")
+            bitmap = read_bitmap(data)
             text = pasted_mask(bitmap, round(box[0]), round(box[1]), width, height)
         except ValueError as error:
             return parsed(None, str(error))
-        high, wide = bitmap.shape
         box = box[0], box[1], box[0] + wide, box[1] + high
         size = width, height
         return parsed(box, segmentation=text, mask_size=size)
+
+
+def _mask_count(shapes: Sequence[msgspec.Raw]) -> int:
+    """Return how many shapes are masks, without decoding these; invalid shapes are none."""
+    count = 0
+    for raw in shapes:
+        with suppress(*_ERRORS):
+            count += _KIND.decode(raw).shape_type == "mask"
+    return count
