@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tfrtool.records.framing import frame
 from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import Shard, find_shards, locate_shards
 from tfrtool.storage.remote_path import AnyPath
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 def names(paths: tuple[AnyPath, ...]) -> list[str]:
@@ -57,6 +60,37 @@ def test_files_of_another_format_are_no_shards(
     assert names(find_shards([str(tmp_path / other)])) == [other]
     (tmp_path / "c-train.tfrecord-00000-of-00001").unlink()
     assert names(find_shards([str(tmp_path)])) == [other]
+
+
+@pytest.mark.parametrize(
+    ("folder", "empty", "marker"),
+    [
+        ("spark", "part-00001-ab.c000.tfrecord.gz", "_SUCCESS"),
+        ("spark", "part-00001-ab.c000.tfrecord", "_SUCCESS"),
+        ("tfrecorder", "discarded-data-00000-of-00001", "notes.txt"),
+    ],
+)
+def test_shards_that_are_meant_to_be_empty(
+    folder: str, empty: str, marker: str, make_shard: MakeShard, run: Run
+) -> None:
+    """An empty part of a finished Spark job, or TFRecorder's discarded images: a note, no fault."""
+    shard = make_shard([b"x"], f"{folder}/part-00000-ab.c000.tfrecord.gz")
+    content = gzip.compress(b"") if empty.endswith(".gz") else b""
+    shard.with_name(empty).write_bytes(content)
+    shard.with_name(marker).touch()
+    for arguments in (
+        [str(shard.parent)],
+        [f"{shard.parent}/*0*"],
+        [str(shard), str(shard.parent)],
+    ):
+        found = locate_shards(arguments)
+        assert found.paths == (shard,)
+        assert found.notes[-1].endswith(f"1 shard without records not included ({empty})")
+    code, out, _ = run("verify", shard.parent)
+    assert (code, f"not included ({empty})" in " ".join(out.split())) == (0, True)
+    assert run("verify", shard.with_name(empty))[0] == 3
+    shard.with_name(marker).unlink()
+    assert run("verify", shard.parent)[0] == (3 if folder == "spark" else 0)
 
 
 def test_file_is_taken_whatever_its_name(make_shard: MakeShard) -> None:

@@ -4,12 +4,12 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from tfrtool.errors import (
     DatasetError,
@@ -21,6 +21,8 @@ from tfrtool.errors import (
     some_of,
 )
 from tfrtool.records.compression import Compression, detect_compression, starts_record
+from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import (
     COMPRESSED_NAME,
     VERSION,
@@ -39,8 +41,15 @@ _HEAD = 4096
 _NAMED = 8
 _MOST_REMOTE_FOLDERS = 16
 """Folders of a store that are searched for further shards: each takes a request."""
+_COMPLETE = "_SUCCESS"
+"""The file that Spark writes into a folder once all its files are complete."""
+_DISCARDED = "discarded-data-"
+"""What TFRecorder's shards of rejected images start with."""
+_MOST_EMPTY_BYTES = 64
+"""The size of a file that decompresses to nothing is less."""
 
 Locations = Location | Iterable[Location]
+_Source = TypeVar("_Source", bound=AnyPath | Stream)
 
 
 def matching_files(pattern: str) -> list[AnyPath]:
@@ -124,9 +133,14 @@ def locate_shards(arguments: Locations) -> FoundShards:
     parts = [_expand(argument) for argument in arguments]
     sources = dict.fromkeys(source for part in parts for source in part.sources)
     patterns = [one for one in arguments if isinstance(one, str | os.PathLike)]
-    notes = (*(note for part in parts for note in part.notes), *note_unmatched(patterns, sources))
+    found, empty = _without_empty([*sources])
+    notes = (
+        *(note for part in parts for note in part.notes),
+        *note_unmatched(patterns, sources),
+        *empty,
+    )
     return FoundShards(
-        tuple(sources),
+        tuple(found),
         tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
         tuple(dict.fromkeys(notes)),
     )
@@ -179,6 +193,42 @@ class DatasetFolders(NamedTuple):
     notes: tuple[str, ...] = ()  # what was decided on the way, a clause each
 
 
+def _without_empty(shards: Sequence[_Source]) -> tuple[Sequence[_Source], list[str]]:
+    """Return shards without those that are meant to be empty, and a note on these.
+
+    Others may be empty because their writer stopped. If all of them are empty, they are kept.
+    """
+    complete = dict[AnyPath, bool]()
+    empty = list[str]()
+    others = list[_Source]()
+    for shard in shards:
+        if isinstance(shard, Path) and _is_meant_empty(shard, complete):
+            empty.append(printable(shard.name))
+        else:
+            others.append(shard)
+    if not empty or not others:
+        return shards, []
+    count = human_count(len(empty), "shard")
+    return others, [f"{count} without records not included ({some_of(empty, _NAMED)})"]
+
+
+def _is_meant_empty(shard: Path, complete: dict[AnyPath, bool]) -> bool:
+    """Return whether a shard has no records, and its writer was not interrupted.
+
+    ``complete`` caches which folders are marked as complete.
+    """
+    folder = shard.parent
+    if folder not in complete:
+        complete[folder] = (folder / _COMPLETE).exists()
+    if not complete[folder] and not shard.name.startswith(_DISCARDED):
+        return False
+    with suppress(OSError, ShardError):
+        if shard.stat().st_size < _MOST_EMPTY_BYTES:
+            first = next(read_shard(shard), None)
+            return isinstance(first, Fault) and first.kind is FaultKind.EMPTY
+    return False
+
+
 def is_pattern(location: str | os.PathLike[str]) -> bool:
     """Return whether a path is a glob pattern, and not the name of something that exists."""
     path = as_path(location)
@@ -218,7 +268,10 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     every = f"{glob.escape(str(directory))}/**"
     most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
     notes = _unread(below[:most], {*found.shards}, "subfolder", every)
-    return found._replace(notes=(*found.notes, *finder.notes(), *notes))
+    shards, empty = _without_empty(found.shards)
+    return found._replace(
+        shards=tuple(shards), notes=(*found.notes, *finder.notes(), *notes, *empty)
+    )
 
 
 def note_unmatched(
