@@ -479,6 +479,24 @@ def test_masks_of_camvid(tmp_path: Path) -> None:
     assert boxes(source) == {"a.jpg": [("Traffic Light", 10, 20, 30, 50)]}
 
 
+def test_masks_of_roboflow(tmp_path: Path) -> None:
+    """The classes of values are in _classes.csv; a list of labels of images has the same name."""
+    scenes(tmp_path / "train", SCENES[:1])
+    values = np.zeros((120, 160), np.uint8)
+    values[20:50, 10:30] = 5
+    Image.fromarray(values).save(tmp_path / "train" / "a_mask.png")
+    names = tmp_path / "train" / "_classes.csv"
+    names.write_text("Pixel Value, Class\n0, background\n5, traffic, light\n 2, sky\n")
+    source = open_annotated(tmp_path, f"masks:{tmp_path}")
+    assert source.labels == ("traffic, light", "sky")
+    assert boxes(source) == {"train/a.jpg": [("traffic, light", 10, 20, 30, 50)]}
+    names.write_text("Pixel Value, Class\n0, background\nsky, 2\n")
+    with pytest.raises(SourceError, match="line 3 is not a pixel value and a class: sky, 2"):
+        open_annotated(tmp_path, f"masks:{tmp_path}")
+    names.write_text("filename, cat, dog\na.jpg, 0, 1\n")
+    assert open_annotated(tmp_path, f"masks:{tmp_path}").labels == ("5",)
+
+
 def test_masks_of_instances_are_not_read(tmp_path: Path) -> None:
     """Next to classes, as in exports of CVAT, they are listed as ignored."""
     scenes(tmp_path / "JPEGImages", SCENES[:1])

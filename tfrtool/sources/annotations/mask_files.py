@@ -20,6 +20,8 @@ _ENDING = re.compile(
 )
 _COLORS = {"labelmap.txt": "name:r,g,b", "label_colors.txt": "r g b name"}
 """What the lines of lists of colors are."""
+_ROBOFLOW = "_classes.csv"
+"""A list of classes with the header "Pixel Value, Class"."""
 
 _BACKGROUND, _VOID = 0, "255"
 _MOST_VALUES = 256
@@ -45,10 +47,13 @@ class MaskReader(ImageFilesReader):
         """Return the files in folders of masks, or else all; and learn the names of classes."""
         for key in self._keys:
             name = key.rpartition("/")[2]
-            if name in (*_COLORS, "classes.txt") and not self._names:
+            if name in (*_COLORS, _ROBOFLOW, "classes.txt") and not self._names:
                 text = self._folder.text(key, MAX_CLASS_FILE_BYTES)
                 try:
-                    self._names = _class_names(text, _COLORS.get(name))
+                    if name == _ROBOFLOW:
+                        self._names = _pixel_values(text)
+                    else:
+                        self._names = _class_names(text, _COLORS.get(name))
                 except ValueError as error:
                     hint = "put names without colors into classes.txt, that of 0 first"
                     path = self._folder.path(key)
@@ -131,6 +136,25 @@ class MaskReader(ImageFilesReader):
         self._unread["regions of value 255"] += len(objects) - len(not_void)
         self._unread = +self._unread
         return not_void
+
+
+def _pixel_values(text: str) -> dict[int | tuple[int, ...], str]:
+    """Return the classes by values, of lines with both; that of 0 is the background.
+
+    None if the header is another one: Roboflow's labels of images have the same file name.
+    """
+    header, *lines = text.removeprefix("\ufeff").rstrip().split("\n")
+    names = dict[int | tuple[int, ...], str]()
+    if header.partition(",")[0].strip().casefold() != "pixel value":
+        return names
+    for number, line in enumerate(lines, start=2):
+        value, _, name = (part.strip() for part in line.partition(","))
+        if not value.isdecimal() or len(value) > 3 or not name or int(value) in names:
+            raise ValueError(
+                f"line {number} is not a pixel value and a class: {printable(line[:40])}"
+            )
+        names[int(value)] = name if int(value) else ""
+    return names
 
 
 def _class_names(text: str, form: str | None) -> dict[int | tuple[int, ...], str]:
