@@ -398,6 +398,7 @@ ELSEWHERE = {
     "start the viewer again if the dataset was replaced": "tests/view/test_hostile_datasets.py",
     "leave this column out": "tests/cli/test_query_tables.py does",
     "without the cast, its bytes are kept as they are": "tests/examples/test_control_characters.py",
+    "raise ulimit -v to": "tests/process/test_address_space.py sets one",
     "make one with protoc": "tests/cli/test_proto.py has such files",
     "use a table format": "tests/cli/test_proto.py writes some",
     "they can't be converted back; use the TFRecord files": "tests/cli/test_proto.py has them",

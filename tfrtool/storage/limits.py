@@ -32,6 +32,10 @@ MAX_SQL_MEMORY = 2 * 1024**3
 """Address space of a process that runs SQL, in bytes. Python, Arrow and DuckDB take half a GiB of
 it. A query can read a column of a record of up to 300 MiB."""
 
+MIN_SQL_MEMORY = 1024**3
+"""Address space with which SQL is started, in bytes. With less than 0.7 GiB, libraries abort the
+process as they start threads."""
+
 MAX_DUCKDB_MEMORY = 10**9
 """Memory that DuckDB may use by its own count, in bytes. It writes nothing to disk."""
 

@@ -25,6 +25,7 @@ from tfrtool.examples.example import DType, PayloadKind, decode_example
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
+from tfrtool.inspection.rows.sql_child import check_address_space
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.storage.remote_path import AnyPath
@@ -109,7 +110,11 @@ class RecordTable:
 
     @classmethod
     def begin(cls, folder: Path, shards: Iterable[tuple[AnyPath, str | None]]) -> "RecordTable":
-        """Return a table without rows, for shards with their splits."""
+        """Return a table without rows, for shards with their splits.
+
+        `ShardError` if there is not enough memory for questions about the rows.
+        """
+        check_address_space()
         rows = [(number, str(path), split, False) for number, (path, split) in enumerate(shards)]
         empty = (write_side(folder, side, ()) for side in ("faults", "marks"))
         return cls(folder, write_side(folder, "shards", rows), next(empty), next(empty))
