@@ -272,6 +272,17 @@ def test_tables_of_the_same_stem_have_schemas_of_their_own(
     assert capsys.readouterr().err == ""
 
 
+def test_an_existing_file_is_refused_before_anything_is_read(shards: Path, tmp_path: Path) -> None:
+    """A long conversion doesn't end with the news that its target exists."""
+    (tmp_path / "t.csv").write_text("dear")
+    calls = list[Progress]()
+    with pytest.raises(tfrtool.UsageError, match=r"t\.csv: already exists; use --overwrite"):
+        tfrtool.convert(
+            [*map(str, shards.glob("*train*"))], tmp_path / "t.csv", on_progress=calls.append
+        )
+    assert calls == []
+
+
 def test_the_schema_of_somebody_else_is_not_replaced(
     shards: Path, tmp_path: Path, capsys: Capture
 ) -> None:

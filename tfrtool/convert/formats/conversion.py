@@ -30,7 +30,7 @@ from tfrtool.convert.formats.record_format import (
     format_of_name,
 )
 from tfrtool.convert.formats.schema_types import apply_schema, read_schema, schema_types
-from tfrtool.convert.formats.single_file import write_single
+from tfrtool.convert.formats.single_file import check_target, write_single
 from tfrtool.convert.formats.text_formats import CsvFormat
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
@@ -158,6 +158,8 @@ def convert(
     if named_compression(stem_path) or _may_be_compressed(stem_path.name):
         stem_path = stem_path.with_suffix("")
     settings = replace(options.settings(stem_path), workers=options.pool)
+    if single:
+        check_target(settings, folder)
     if label_feature and target_format.spec.holds == "table":
         titles = titles_of_formats(lambda spec: spec.holds != "table")
         raise UsageError(f"--label-feature applies to {titles}, not to {target_format.name}")

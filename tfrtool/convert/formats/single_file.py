@@ -11,6 +11,16 @@ from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.run_options import Existing, JobSettings
 
 
+def check_target(settings: JobSettings, *outputs: AnyPath) -> None:
+    """Raise a `UsageError` if files exist that may not be replaced, or for --resume."""
+    hint = "use --overwrite to replace it"
+    if settings.existing is Existing.RESUME:
+        raise UsageError("--resume does not apply to one file", path=outputs[0], hint=hint)
+    for output in outputs if settings.existing is Existing.REFUSE else ():
+        if output.exists() or output.is_symlink():
+            raise UsageError("already exists", path=output, hint=hint)
+
+
 def write_single(
     settings: JobSettings, path: AnyPath, run: Callable[[JobSettings], JobReport], has_schema: bool
 ) -> JobReport:
@@ -20,20 +30,14 @@ def write_single(
         UsageError: the file or its schema exists, or the run is to be resumed.
         WriteError: the file can't be written, or exists by the time that it is complete.
     """
-    if settings.existing is Existing.RESUME:
-        hint = "use --overwrite to replace it"
-        raise UsageError("--resume does not apply to one file", path=path, hint=hint)
-    overwrite = settings.existing is Existing.OVERWRITE
     outputs = [path, schema_of(path)] if has_schema else [path]
-    for output in outputs if not overwrite else ():
-        if output.exists() or output.is_symlink():
-            hint = "use --overwrite to replace it"
-            raise UsageError("already exists", path=output, hint=hint)
+    check_target(settings, *outputs)
     if settings.dry_run:
         return replace(run(settings), dataset=path)
     delete_leftovers(path)
     writing = os_errors_as(WriteError, path, "can't be written")
-    with writing, new_files_by_name(outputs, replace=overwrite) as folder:
+    replaces = settings.existing is Existing.OVERWRITE
+    with writing, new_files_by_name(outputs, replace=replaces) as folder:
         job_folder = folder / f"{TEMPORARY}job"
         job = run(replace(settings, folder=job_folder))
         move(job_folder / path.name, folder / path.name)
