@@ -33,7 +33,8 @@ def test_seeds_and_some_mutations(name: str) -> None:
     target = load_target(name)
     seeds = list(target.seeds())
     assert len(seeds) > 5
-    slow = name in ("viewer", "arrow", "sql")  # queries for each input, or many forms of it
+    # Each input is a query, or takes many forms.
+    slow = name in ("viewer", "arrow", "messages", "sql")
     for number, data in enumerate(seeds):
         assert len(data) <= target.max_length
         if number % 4 == 0 or not slow:
