@@ -146,8 +146,9 @@ def test_nothing_to_keep_is_an_error(pets: Path, tmp_path: Path) -> None:
     """No rule, and no record that passes."""
     with pytest.raises(tfrtool.UsageError, match="--where, --keep"):
         tfrtool.filter_records(pets, tmp_path / "new")
-    with pytest.raises(tfrtool.WriteError, match="0 of 700"):
-        tfrtool.filter_records(pets, tmp_path / "new", where="label > 99")
+    for sampling in ({}, {"sample": 5}, {"sample": "5%", "sample_per": "label"}):
+        with pytest.raises(tfrtool.WriteError, match="0 of 700"):
+            tfrtool.filter_records(pets, tmp_path / "new", where="label > 99", **sampling)
     assert not (tmp_path / "new").exists()
 
 

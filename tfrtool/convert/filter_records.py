@@ -183,7 +183,7 @@ def _select(
         if len(classes) > MAX_CLASSES:
             what = f"--sample-per: {options.sample_per!r} has too many different values"
             raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
-        rest = []
+        rest = [records[:0]]
         for start, end in pairwise([*classes, len(records)]):
             count = sample if isinstance(sample, int) else max(1, round(sample * (end - start)))
             rest.append(shuffled(records[start:end], options.seed)[count:])
