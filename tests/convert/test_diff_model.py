@@ -37,7 +37,7 @@ def _paired(
 def _key(row: Row, payload: bytes, name: str) -> Hashable:
     """Return what identifies a record: the values of a feature, or its payload without it."""
     feature = row.get(name)
-    return payload if feature is None or feature.dtype is None else repr(feature)
+    return repr(feature) if feature is not None and feature.values else payload
 
 
 def _positions(locations: Sequence[Location]) -> list[Hashable]:
@@ -64,7 +64,7 @@ def test_records_are_paired_in_order(
         for side, some in zip("ab", payloads, strict=True)
     ]
     features = {
-        name for row in (*sides[0], *sides[1]) for name, feature in row.items() if feature.dtype
+        name for row in (*sides[0], *sides[1]) for name, feature in row.items() if feature.values
     }
     key = data.draw(st.sampled_from([None, *sorted(features)]))
     by_position = key is None and data.draw(st.booleans())

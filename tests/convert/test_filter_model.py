@@ -90,7 +90,7 @@ def test_lists_duplicates_and_samples(
     locations = write_placed(folder / "in", payloads, sizes)
     kept, rules, skipped = [*range(len(rows))], dict[str, Any](), dict[str, int]()
     numbers = st.sets(st.sampled_from(range(len(rows))), min_size=1)
-    features = sorted({name for row in rows for name, feature in row.items() if feature.dtype})
+    features = sorted({name for row in rows for name, feature in row.items() if feature.values})
     keys = {name: [_key(row, name) for row in rows] for name in features}
     for rule in data.draw(st.sets(st.sampled_from(["keep", "drop", "dedupe", "dedupe_by"]))):
         rules[rule] = True
@@ -133,4 +133,4 @@ def test_lists_duplicates_and_samples(
 def _key(row: Row, name: str) -> str | None:
     """Return what the values of a feature are compared by; None if the record has none."""
     feature = row.get(name)
-    return None if feature is None or feature.dtype is None else repr(feature)
+    return repr(feature) if feature is not None and feature.values else None

@@ -10,6 +10,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import write_foreign
+from tests.examples.strategies import string
 from tfrtool.cli import main
 from tfrtool.records.framing import Record
 
@@ -109,9 +110,11 @@ def test_samples_of_each_class_and_one_record_per_key(
     assert half.records_out == 15
     tfrtool.filter_records(sources[0], tmp_path / "first", dedupe_by="label")
     assert [row["id"] for row in _rows(tmp_path / "first")] == [0, 1, 2]
-    mixed = _write(tmp_path / "m", {"k": "x"}, {"other": 1}, {"k": "x"}, {"other": 1})
+    mixed = _write(
+        tmp_path / "m", {"k": "x"}, {"other": 1}, {"k": "x"}, {"other": 1}, *[{"k": string()}] * 2
+    )
     kept = tfrtool.filter_records(mixed, tmp_path / "kept", dedupe_by="k")
-    assert (kept.records_out, kept.skipped) == (3, {"dedupe-by": 1})
+    assert (kept.records_out, kept.skipped) == (5, {"dedupe-by": 1})
     with pytest.raises(tfrtool.UsageError, match="--sample-per requires --sample"):
         tfrtool.filter_records(sources[0], tmp_path / "no", sample_per="label")
     with pytest.raises(tfrtool.UsageError, match="no feature 'labell' for --dedupe-by"):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import tfrtool
 from tests.datasets import flip_bit
+from tests.examples.strategies import string
 from tests.records.strategies import payloads, shard_of
 from tfrtool.cli import main
 from tfrtool.convert.reshard import permuted
@@ -169,6 +170,11 @@ def test_groups_and_copies_stay_together(tmp_path: Path) -> None:
     a, b = ({label_of(p) for p in payloads_of(tmp_path / "groups", s)} for s in halves)
     assert a.isdisjoint(b)
     assert len(a | b) == 50
+    empty = [encode_example({"k": string(), "id": number}) for number in range(40)]
+    grouped = [encode_example({"k": "x"}), *empty]
+    without = write_shards(tmp_path / "without", {"train": [grouped]})
+    tfrtool.reshard(without, tmp_path / "apart", splits=halves, group_by="k")
+    assert all(2 < len(payloads_of(tmp_path / "apart", s)) < 38 for s in halves)
     tfrtool.reshard(source, tmp_path / "copies", splits=halves)
     a_records, b_records = (set(payloads_of(tmp_path / "copies", s)) for s in halves)
     assert a_records.isdisjoint(b_records)

@@ -15,7 +15,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 
 def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | None]:
-    """Return the values of a feature in each payload; None where there are none."""
+    """Return the values of a feature in each payload; None for a record without values."""
     column = Column(key=feature_key(name), form=Form.FEATURE, dtype=None)
     try:
         rows = decode_batch(payloads, Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,)))
@@ -25,7 +25,7 @@ def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | Non
         half = len(payloads) // 2
         return feature_values(payloads[:half], name) + feature_values(payloads[half:], name)
     return [
-        None if value is None else next((one for one in value.values() if one is not None), None)
+        next((one for one in value.values() if one), None) if value else None
         for value in rows.column(CONTEXT).field(0).to_pylist()
     ]
 
