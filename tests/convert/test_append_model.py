@@ -25,7 +25,7 @@ def test_records_are_added_in_order(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Each split has its old payloads and then the new ones; DATASET stays as it was."""
-    old = data.draw(rows_of_columns(least=2))
+    old = data.draw(rows_of_columns(least=4))
     folder = tmp_path_factory.mktemp("append")
     new = data.draw(st.lists(st.sampled_from(old), min_size=1, max_size=6))
     payloads = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,57 @@ def _positions(locations: Sequence[Location]) -> list[Hashable]:
     return positions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """Records of SOURCE or TARGET."""
+
+    rows: list[Row]
+    payloads: list[bytes]
+    locations: list[Location]
+
+    def keys(self, mode: str) -> list[Hashable]:
+        """Return what changed records are paired by: their position, or a feature."""
+        if mode == "position":
+            return _positions(self.locations)
+        return [_key(*pair, mode) for pair in zip(self.rows, self.payloads, strict=True)]
+
+
+def _check_diff(folder: Path, a: _Side, b: _Side, mode: str | None) -> None:
+    """Compare a diff with queues; a mode is ``position``, a feature, or None."""
+    by_position = mode == "position"
+    key = None if by_position else mode
+    report = tfrtool.diff(
+        folder / "a", folder / "b", key=key, by_position=by_position, limit=100, workers=1
+    )
+    in_split = [
+        [(payload, at.split) for payload, at in zip(side.payloads, side.locations, strict=True)]
+        for side in (a, b)
+    ]
+    _, rest = _paired(in_split, (range(len(a.rows)), range(len(b.rows))))
+    moved, rest = _paired([a.payloads, b.payloads], rest)
+    changed: _Pairs = []
+    if mode is not None:
+        changed, rest = _paired([a.keys(mode), b.keys(mode)], rest)
+    assert (report.only_a, report.only_b) == (len(rest[0]), len(rest[1]))
+    assert (report.moved, report.changed) == (len(moved), len(changed))
+    found = {
+        kind: [[(place.shard.name, place.record) for place in entry.values()] for entry in entries]
+        for kind, entries in report.examples.items()
+    }
+    at_a, at_b = ([(one.shard, one.record) for one in side.locations] for side in (a, b))
+    assert found == {
+        "only_a": [[at_a[number]] for number in rest[0]],
+        "only_b": [[at_b[number]] for number in rest[1]],
+        "changed": [[at_a[one], at_b[other]] for one, other in changed],
+        "moved": [[at_a[one], at_b[other]] for one, other in moved],
+    }
+    different = Counter[str]()
+    for number, other in changed:
+        row, new = a.rows[number], b.rows[other]
+        different.update(n for n in {*row, *new} if repr(row.get(n)) != repr(new.get(n)))
+    assert report.features == different
+
+
 @given(data=st.data())
 def test_records_are_paired_in_order(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -57,49 +109,14 @@ def test_records_are_paired_in_order(
     """Same, moved and changed records are pairs; features of changed ones are compared."""
     pool = data.draw(mixed_rows)
     folder = tmp_path_factory.mktemp("diff")
-    sides = [data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=8)) for _ in "ab"]
-    payloads = [[encode_example(row) for row in rows] for rows in sides]
-    locations = [
-        write_placed(folder / side, some, data.draw(placements(len(some), ("test", "train"))))
-        for side, some in zip("ab", payloads, strict=True)
-    ]
-    features = {
-        name for row in (*sides[0], *sides[1]) for name, feature in row.items() if feature.values
-    }
-    key = data.draw(st.sampled_from([None, *sorted(features)]))
-    by_position = key is None and data.draw(st.booleans())
-    in_split = [
-        [(one, at.split) for one, at in zip(*side, strict=True)]
-        for side in zip(payloads, locations, strict=True)
-    ]
-    _, rest = _paired(in_split, (range(len(sides[0])), range(len(sides[1]))))
-    moved, rest = _paired(payloads, rest)
-    changed: _Pairs = []
-    if key is not None:
-        keys = [
-            [_key(row, payload, key) for row, payload in zip(*side, strict=True)]
-            for side in zip(sides, payloads, strict=True)
-        ]
-        changed, rest = _paired(keys, rest)
-    elif by_position:
-        changed, rest = _paired([*map(_positions, locations)], rest)
-    report = tfrtool.diff(
-        folder / "a", folder / "b", key=key, by_position=by_position, limit=100, workers=1
-    )
-    assert (report.only_a, report.only_b) == (len(rest[0]), len(rest[1]))
-    assert (report.moved, report.changed) == (len(moved), len(changed))
-    found = {
-        kind: [[(one.shard.name, one.record) for one in entry.values()] for entry in entries]
-        for kind, entries in report.examples.items()
-    }
-    at: Any = [[(one.shard, one.record) for one in side] for side in locations]
-    pairs = {"changed": changed, "moved": moved}
-    assert found == {
-        "only_a": [[at[0][number]] for number in rest[0]],
-        "only_b": [[at[1][number]] for number in rest[1]],
-    } | {kind: [[at[0][a], at[1][b]] for a, b in some] for kind, some in pairs.items()}
-    different = Counter[str]()
-    for a, b in changed:
-        one, other = sides[0][a], sides[1][b]
-        different.update(n for n in {*one, *other} if repr(one.get(n)) != repr(other.get(n)))
-    assert report.features == different
+    sides = []
+    for name in "ab":
+        rows = data.draw(st.lists(st.sampled_from(pool), min_size=4, max_size=10))
+        payloads = [encode_example(row) for row in rows]
+        sizes = data.draw(placements(len(rows), ("test", "train")))
+        locations = write_placed(folder / name, payloads, sizes)
+        sides.append(_Side(rows=rows, payloads=payloads, locations=locations))
+    rows = [row for side in sides for row in side.rows]
+    features = sorted({name for row in rows for name, feature in row.items() if feature.values})
+    for mode in (None, "position", *features[:2]):
+        _check_diff(folder, sides[0], sides[1], mode)

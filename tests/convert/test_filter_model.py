@@ -49,7 +49,7 @@ def test_conditions_have_three_valued_logic(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Records stay for which a condition is true, not false or NULL, in order and split."""
-    rows = data.draw(rows_of_columns(least=3))
+    rows = data.draw(rows_of_columns(least=5))
     columns = columns_of(rows)
     condition = data.draw(conditions(columns))
     payloads = [encode_example(row) for row in rows]
@@ -82,7 +82,7 @@ def test_lists_duplicates_and_samples(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Each rule drops what a set of Python drops, one after the other; a sample is drawn last."""
-    rows = data.draw(rows_of_columns(least=2))
+    rows = data.draw(rows_of_columns(least=5))
     rows += data.draw(st.lists(st.sampled_from(rows), min_size=1, max_size=6))
     payloads = [encode_example(row) for row in rows]
     folder = tmp_path_factory.mktemp("rules")
@@ -92,7 +92,9 @@ def test_lists_duplicates_and_samples(
     numbers = st.sets(st.sampled_from(range(len(rows))), min_size=1)
     features = sorted({name for row in rows for name, feature in row.items() if feature.values})
     keys = {name: [_key(row, name) for row in rows] for name in features}
-    for rule in data.draw(st.sets(st.sampled_from(["keep", "drop", "dedupe", "dedupe_by"]))):
+    for rule in data.draw(
+        st.sets(st.sampled_from(["keep", "drop", "dedupe", "dedupe_by"]), min_size=2)
+    ):
         rules[rule] = True
     for rule in ("keep", "drop", "dedupe", "dedupe_by"):
         before = len(kept)
@@ -112,9 +114,12 @@ def test_lists_duplicates_and_samples(
             kept = _firsts(kept, keys[rules[rule]])
         if before > len(kept):
             skipped[rule.replace("_", "-")] = before - len(kept)
-    rules["sample"] = data.draw(st.sampled_from([1, 2, 5, "10%", "50%", "100%"]))
-    rules["sample_per"] = data.draw(st.sampled_from([None, *features]))
-    count = _sampled(kept, rules["sample"], keys.get(rules["sample_per"]))
+    sample = data.draw(st.sampled_from([None, 1, 2, 5, "10%", "50%", "100%"]))
+    count = len(kept)
+    if sample is not None:
+        rules["sample"] = sample
+        rules["sample_per"] = data.draw(st.sampled_from([None, *features]))
+        count = _sampled(kept, sample, keys.get(rules["sample_per"]))
     if not kept:
         with pytest.raises(tfrtool.WriteError, match="no records match"):
             tfrtool.filter_records(folder / "in", folder / "out", workers=1, **rules)

@@ -20,6 +20,10 @@ from tests.examples.tables import (
 from tfrtool.examples.example import DType, Feature, encode_example
 
 
+def _int64(value: int) -> Feature:
+    return Feature(dtype=DType.INT64, values=(value,))
+
+
 def _counted(splits: Mapping[str, Sequence[bytes]]) -> dict[str, Counter[bytes]]:
     return {split: Counter(payloads) for split, payloads in splits.items()}
 
@@ -31,27 +35,28 @@ def test_splits_groups_and_order(
     """All payloads are kept, copies and groups in one split, and in order unless shuffled."""
     rows = data.draw(mixed_rows)
     rows += data.draw(st.lists(st.sampled_from(rows), max_size=6))
-    rows += [{"number": Feature(dtype=DType.INT64, values=(n,))} for n in range(12)]
+    rows += [{"number": _int64(n), "group": _int64(n % 8)} for n in range(24)]
     payloads = [encode_example(row) for row in rows]
     folder = tmp_path_factory.mktemp("reshard")
     sizes = data.draw(placements(len(rows), ("test", "train")))
     locations = write_placed(folder / "in", payloads, sizes)
     options: dict[str, Any] = {
+        "allow_mixed": True,
         "shuffle": data.draw(st.booleans()),
         "seed": data.draw(st.integers(0, 9)),
     }
-    fraction = data.draw(st.sampled_from([None, 0.3, 0.7, 1.0]))
+    fraction = data.draw(st.sampled_from([0.3, 0.5, 0.7, 1.0, None]))
     if fraction is not None:
         rest = {"b": 1 - fraction} if fraction < 1 else {}
         options["splits"] = {"a": fraction} | rest
-    features = {name for row in rows for name, feature in row.items() if feature.values}
-    group = data.draw(st.sampled_from([None, *sorted(features)])) if fraction else None
+    features = sorted({name for row in rows for name, feature in row.items() if feature.values})
+    group = data.draw(st.sampled_from(["group", None, "group", *features])) if fraction else None
     if group is not None:
         options["group_by"] = group
     try:
         report = tfrtool.reshard(folder / "in", folder / "out", shards=1, workers=1, **options)
     except tfrtool.WriteError:  # a split would be empty
-        assert fraction in (0.3, 0.7)
+        assert fraction in (0.3, 0.5, 0.7)
         return
     found = read_splits(folder / "out")
     assert report.records_in == report.records_out == len(rows)

@@ -51,7 +51,7 @@ def _columns(kind: str) -> st.SearchStrategy[st.SearchStrategy[Feature]]:
 @st.composite
 def rows_of_columns(draw: st.DrawFn, least: int = 1) -> list[Row]:
     """Draw records whose features have one type in all records that have them."""
-    names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=4))
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=2, max_size=5))
     columns = {name: draw(st.sampled_from(list(VALUES)).flatmap(_columns)) for name in names}
     rows = st.fixed_dictionaries({}, optional=columns)
     return draw(st.lists(rows, min_size=least, max_size=10))
@@ -62,7 +62,7 @@ mixed_rows = st.lists(
         st.sampled_from(NAMES[:4]),
         st.just(UNSET) | st.sampled_from(list(VALUES)).flatmap(lambda kind: features_of(kind, 3)),
     ),
-    min_size=1,
+    min_size=4,
     max_size=8,
 )
 """Records in which a feature may have another type each time."""
@@ -77,11 +77,15 @@ class Location:
     record: int
 
 
+def _cuts(records: int, most: int) -> st.SearchStrategy[set[int]]:
+    return st.sets(st.integers(1, records - 1), min_size=1, max_size=most - 1)
+
+
 @st.composite
 def placements(draw: st.DrawFn, records: int, splits: Sequence[str]) -> dict[str, list[int]]:
     """Draw the number of records of each shard, for each split; every shard has at least one."""
     most = min(records, 2 * len(splits))
-    ends = draw(st.sets(st.integers(1, records - 1), max_size=most - 1)) if records > 1 else set()
+    ends = draw(_cuts(records, most)) if records > 1 else set()
     sizes = [end - start for start, end in pairwise([0, *sorted(ends), records])]
     split_of = sorted(draw(st.sampled_from(splits)) for _ in sizes)
     return {

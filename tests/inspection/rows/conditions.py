@@ -223,9 +223,11 @@ def _null_tests(draw: st.DrawFn, column: SqlColumn) -> Condition:
     return Condition(f"{column.sql} IS NOT NULL", lambda row: row[column.name] is not None)
 
 
+ALWAYS = Condition("TRUE", lambda _: True)
+
 _CONSTANTS = st.sampled_from(
     [
-        Condition("TRUE", lambda _: True),
+        ALWAYS,
         Condition("FALSE", lambda _: False),
         Condition("CAST(NULL AS BOOLEAN)", lambda _: None),
     ]
