@@ -279,16 +279,6 @@ def test_damaged_tables(tmp_path: Path, capsys: Capture, case: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_what_decompresses_to_too_much(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A small file that holds far more is refused while it is read."""
-    monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 10_000)
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n' * 400_000))
-    assert run("convert", tmp_path / "a.jsonl.gz", tmp_path / "out") == 1
-    assert "a.jsonl.gz: decompresses to more than" in capsys.readouterr().err
-
-
 def test_no_damaged_arrow_file_ends_the_process(tmp_path: Path, capsys: Capture) -> None:
     """Whatever byte is wrong, the command ends with records or an error of its own."""
     whole = io.BytesIO()
