@@ -51,7 +51,7 @@ $(READY_TO_TEST): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[dev]'
 	@# xprof reads traces of training in a test. Its dependencies are large and only needed to view them.
 	@$(INSTALL) --no-deps xprof || echo "xprof can't be installed: its test will be skipped"
-	@touch $@ $(READY)
+	@touch $@ $(READY) $(READY_FOR_DOCS)
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
@@ -61,7 +61,8 @@ test: $(READY_TO_TEST)
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
 run-tests: $(READY_TO_TEST)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+	@# Tests wait for stores, signals and processes: three workers, with up to 1.4 GB each, keep two cores busy.
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test-several: $(READY_TO_TEST)
 	@# Properties are tested on more examples than in the gate.

@@ -66,6 +66,7 @@ def test_local_dataset_has_no_shard_cache(pets: Path, capfd: pytest.CaptureFixtu
         assert "--shard-cache" in capfd.readouterr().err
 
 
+@pytest.mark.more
 def test_shard_that_is_not_what_was_written(
     url: str, bucket: Bucket, pets: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

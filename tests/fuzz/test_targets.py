@@ -15,7 +15,7 @@ from tests.fuzz.target import TARGETS, load_target
 from tests.records import strategies
 from tfrtool.records.framing import frame
 
-MUTATIONS = 25
+MUTATIONS = 10
 
 
 def scramble(data: bytes) -> bytes:

@@ -159,7 +159,7 @@ WRONG: dict[str, tuple[list[Any], int]] = {
 }
 
 
-_MORE = ("one-hot", "one-hot of floats", "multi-hot without")
+_MORE = ("one-hot", "one-hot of floats", "multi-hot without", "multi-hot", "from 1", "one class")
 
 
 @pytest.mark.parametrize("name", [more(name) if name in _MORE else name for name in WRONG])

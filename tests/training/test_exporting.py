@@ -81,6 +81,7 @@ def _Betainc() -> Any:  # noqa: N802 - it stands for a class that needs Keras
     return Betainc()
 
 
+@pytest.mark.more
 def test_an_operation_that_tflite_lacks(
     few: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

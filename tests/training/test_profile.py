@@ -79,6 +79,7 @@ def test_tensorboards_profiler_finds_the_steps(finished: Told) -> None:
         assert all(step["stepTimeMs"] > 0 for step in steps)
 
 
+@pytest.mark.more
 def test_a_run_that_fails_ends_its_trace(few: Path, tmp_path: Path) -> None:
     """After an error in the middle, the next run can be traced."""
     for name in ("one", "two"):

@@ -113,6 +113,7 @@ def test_it_ends_where_an_uninterrupted_run_would(
     assert (tmp_path / "left" / "model.keras").is_file()
 
 
+@pytest.mark.more
 def test_a_schedule_has_its_epochs(copied: dict[str, Any]) -> None:
     """A learning rate that has come down to 0 at the end can't go on with more epochs."""
     record = copied["out"] / "run.json"
