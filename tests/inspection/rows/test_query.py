@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tfrtool
+from tests.conftest import MakeShard
 from tests.examples.strategies import int64, raw_example, string
 from tests.records.strategies import shard_of
 from tfrtool.errors import CorruptShardError, ShardError, UsageError
@@ -175,6 +176,15 @@ def test_errors_of_expressions(paths: list[Path], expression: str, what: str) ->
     with pytest.raises((UsageError, ShardError), match=what) as found:
         answer(paths, f"SELECT {expression} FROM records")
     assert "SET " not in str(found.value)
+
+
+def test_columns_that_the_check_does_not_need(make_shard: MakeShard) -> None:
+    """A condition that is NULL for a row of nulls still reads its columns."""
+    values: list[dict[str, Any]] = [{"a": 1}, {"b": ["x"]}, {"b": ["x", "y"]}]
+    path = make_shard([tfrtool.encode_example(value) for value in values])
+    compared = " OR ".join(f'(len("b") {sign} 0)' for sign in "=<>")
+    assert matching_records([path], f"NOT ({compared})", on_fault=print) == {path: []}
+    assert matching_records([path], compared, on_fault=print) == {path: [1, 2]}
 
 
 def test_names_of_any_sort(tmp_path: Path) -> None:
