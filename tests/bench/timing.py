@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Pair", "compare", "process"]
+__all__ = ["Pair", "compare", "process", "timed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def compare(
     times: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for _ in range(runs):
         for which, way in enumerate((ours, theirs)):
-            times[which].append(_timed(way))
+            times[which].append(timed(way))
     return Pair(name=name, ours=times[0], theirs=times[1])
 
 
@@ -82,7 +82,8 @@ def less_start(
     return Pair(name=f"{name}, less start-up", ours=sides[0], theirs=sides[1])
 
 
-def _timed(way: Callable[[], object]) -> tuple[float, float]:
+def timed(way: Callable[[], object]) -> tuple[float, float]:
+    """Return the wall and CPU seconds of a call, with those of the processes that it waited for."""
     wall, cpu = time.perf_counter(), _cpu()
     way()
     return time.perf_counter() - wall, _cpu() - cpu
