@@ -26,7 +26,7 @@ _COMMANDS = (
     "cat SHARD",
     "count SHARD",
     "verify SHARD",
-    "index SHARD --overwrite",
+    "index SHARD",
     "diff SHARD SHARD",
     "reshard SHARD OUT --overwrite",
     "filter SHARD OUT --sample 1 --overwrite",
