@@ -102,9 +102,8 @@ class Signals:
 
     def __init__(self) -> None:
         """Handle signals from now on."""
-        atexit.register(
-            self._ignore
-        )  # the last of what runs at the exit, since it is the first here
+        # What is registered first runs last at the exit.
+        atexit.register(self._ignore)
         self.number: int | None = None
         numbers = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
         self._handled = [

@@ -24,7 +24,7 @@ class ClassMap:
         names: new names by old ones; "" leaves a class out.
         required: old names that must exist.
         only: the new names that stay; empty for all.
-        files: the old names in each file, of which at least one must exist.
+        files: the old names in each file; at least one of them must exist.
     """
 
     names: Mapping[str, str]

@@ -27,7 +27,7 @@ class FormatSpec:
         title: its name in messages.
         implementation: the class that reads and writes it, a `Format`.
         holds: what its files hold. "payloads" are copied as they are; "table" has columns;
-            "samples" are groups of files, one of which can be the label.
+            "samples" are groups of files; a file of a group may be the label.
         file_pattern: found in the names of its files.
         file_name: name of a file to write, with dataset, split, index and count.
         magic: possible first bytes of its files. If these depend on more, see `Format.starts`.

@@ -78,7 +78,7 @@ class PayloadJson:
         self._unknown = 0
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
-        self._qualified = set[str]()  # selected names such as context.a, of which there are some
+        self._qualified = set[str]()  # selected names such as context.a that exist
 
     def unknown_note(self) -> str | None:
         """Return a note on fields that the type of the messages doesn't have, if there were any."""

@@ -97,7 +97,7 @@ class ParsedImage(NamedTuple):
 
 
 def masks_problem(masks: int, width: int, height: int) -> str | None:
-    """Return why an image of a size can't have so many masks; None if it can."""
+    """Return why the masks of an image of this size exceed the limit, or None."""
     if masks * abs(width * height) > MAX_MASK_PIXELS:
         return f"masks have more than {MAX_MASK_PIXELS:,} pixels in total"
     return None

@@ -190,7 +190,7 @@ def _start_reader() -> Child:
 
 
 def _check_rows(path: str | AnyPath, rows: int, size: int) -> None:
-    """Raise a `SourceError` if a file is too small for so many rows, or values of a column."""
+    """Raise a `SourceError` if a file is too small for its number of rows or values of a column."""
     if rows > (most := row_limit(size, MAX_ROWS_PER_BYTE)):
         what = f"{rows:,} rows or values in a file of only {size:,} bytes"
         raise SourceError(what, path=path, expected=f"at most {most:,}")

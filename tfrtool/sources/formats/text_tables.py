@@ -93,7 +93,7 @@ class JsonTypes:
         return pa.string(), _json_text
 
     def _has_struct_keys(self) -> bool:
-        """Return whether DuckDB tells the keys of the objects apart, and takes them as they are."""
+        """Return whether DuckDB keeps the keys of the objects distinct and unchanged."""
         names = {key.casefold() for key in self.members}
         is_odd = any("\0" in key or not key for key in self.members)
         return self.is_struct and len(names) == len(self.members) > 0 and not is_odd
