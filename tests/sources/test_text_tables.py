@@ -125,3 +125,14 @@ def test_a_table_that_unpacks_to_too_much(folder: Path, monkeypatch: pytest.Monk
     path.write_bytes(gzip.compress(b"a,b\n" * 100))
     with pytest.raises(SourceError, match=r"b\.csv\.gz: decompresses to more than 100 bytes"):
         read(path)
+
+
+def test_rows_of_a_compressed_list_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file with very many empty objects is refused while it is read."""
+    monkeypatch.setattr("tfrtool.storage.limits.FREE_ROWS", 100)
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b"[" + b"{}," * 300 + b'{"a": 1}]'))
+    with pytest.raises(SourceError, match="more than 100 rows in a compressed file"):
+        TextTable.scan(path)

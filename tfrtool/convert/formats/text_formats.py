@@ -42,6 +42,7 @@ from tfrtool.sources.formats.text_rows import (
     cell_number,
     check_column_count,
     check_header,
+    check_row_count,
     check_width,
     csv_rows,
     detect_delimiter,
@@ -49,7 +50,7 @@ from tfrtool.sources.formats.text_rows import (
 )
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked, plain_suffix
 from tfrtool.storage.json_files import read_json, reading_metadata
-from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES, row_limit
+from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath
 
@@ -165,8 +166,7 @@ class RowFormat(Format):
         content, positions, rows = schema_next_to(path), [ReadPosition()], 0
         blank = {} if content is None else dict.fromkeys(content.schema.names)
         columns, errors = dict[str, CellTypes](), dict[str, tuple[int, Exception]]()
-        left = path.stat().st_size
-        most = row_limit(left)
+        left = size = path.stat().st_size
         with os_errors_as(SourceError, path), self._open(path) as file:
             for row, end in self._rows(file, path, 0):
                 check_column_count(max(len(row), len(columns)), path)
@@ -182,9 +182,7 @@ class RowFormat(Format):
                 if blank:
                     blank = {name: None for name in blank if row.get(name) in (None, "")}
                 rows += 1
-                if rows > most:
-                    what = f"more than {most:,} rows in a compressed file of {left:,} bytes"
-                    raise SourceError(what, path=path)
+                check_row_count(rows, size, path)
                 if rows % _POSITION_EVERY == 0:
                     count_work(min(end - positions[-1].start, left), BYTES)
                     left = max(left - (end - positions[-1].start), 0)

@@ -21,7 +21,7 @@ from tfrtool.examples.dtypes import NumberRange, exact_number, text_number
 from tfrtool.examples.example import DType
 from tfrtool.sources.formats.json_lists import JsonFile
 from tfrtool.sources.formats.unpacked import plain_suffix
-from tfrtool.storage.limits import MAX_COLUMNS, MAX_DIMENSIONS, MAX_ROW_BYTES
+from tfrtool.storage.limits import MAX_COLUMNS, MAX_DIMENSIONS, MAX_ROW_BYTES, row_limit
 from tfrtool.storage.remote_path import AnyPath
 
 DELIMITERS = ",;\t|"
@@ -159,6 +159,14 @@ def check_column_count(count: int, table: AnyPath) -> None:
     if count > MAX_COLUMNS:
         most = f"at most {MAX_COLUMNS:,}"
         raise SourceError("too many columns", path=table, expected=most, found=f"{count:,}")
+
+
+def check_row_count(rows: int, size: int, table: AnyPath) -> None:
+    """Raise a `SourceError` for a table with more rows than a file of ``size`` bytes may have."""
+    most = row_limit(size)
+    if rows > most:
+        what = f"more than {most:,} rows in a compressed file of {size:,} bytes"
+        raise SourceError(what, path=table)
 
 
 def _dialect(delimiter: str, quote: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tfrtool.sources.formats.text_rows import (
     cell_number,
     check_column_count,
     check_header,
+    check_row_count,
     check_width,
     csv_rows,
     detect_delimiter,
@@ -161,6 +162,7 @@ class TextTable:
         """Read a file through; `SourceError` names the row that is wrong."""
         types: dict[str, JsonTypes | CsvCellTypes] = {}
         with os_errors_as(SourceError, path), open_unpacked(path) as file:
+            size = path.stat().st_size
             names, rows = _read_rows(file, path)
             types |= {name: CsvCellTypes() for name in names}
             for number, row in enumerate(rows):
@@ -170,6 +172,7 @@ class TextTable:
                 except RecursionError:
                     raise SourceError("nested too deeply", path=path, record=number) from None
                 check_column_count(len(types), path)
+                check_row_count(number + 1, size, path)
         if not types:
             raise SourceError("it is empty", path=path)
         return cls(path, {name: one.column() for name, one in types.items()})
