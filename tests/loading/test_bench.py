@@ -37,6 +37,7 @@ def die() -> None:
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.more
 def test_each_task_has_a_process_of_its_own(tmp_path: Path) -> None:
     """CPU time and memory are the task's; an optional task may fail, and others may not."""
     tasks: dict[str, Callable[[], Any]] = {

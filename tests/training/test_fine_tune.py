@@ -80,6 +80,7 @@ def test_it_ends_where_an_uninterrupted_run_would(
     assert found == [(1, 1), (2, 1), (3, 2), (4, 2)]
 
 
+@pytest.mark.more
 def test_what_is_trained_in_each_phase(whole: dict[str, Any]) -> None:
     """First the head over kept features, then from the layer on, but for BatchNormalization."""
     kept, rates = whole["weights"], whole["rates"]
