@@ -164,6 +164,7 @@ def _linear(image_size: Any, outputs: int) -> Any:
     return keras.Sequential([*layers, keras.layers.Dense(outputs, kernel_initializer="zeros")])
 
 
+@pytest.mark.more
 def test_several_targets(boards: Path, tmp_path: Path, capfd: Any) -> None:
     """Weights equal those of fit on arrays, also resumed; figures are those of scikit-learn."""
     import keras

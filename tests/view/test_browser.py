@@ -154,6 +154,7 @@ def test_a_walk(
     assert page.told == []
 
 
+@pytest.mark.more
 def test_hostile_records_stay_text(viewer: Viewer, objects: Path, open_page: OpenPage) -> None:
     """No dialog, nothing that the policy forbids, no error; damage leads to its record."""
     page = _read(open_page(viewer.url), viewer)
@@ -170,6 +171,7 @@ def test_hostile_records_stay_text(viewer: Viewer, objects: Path, open_page: Ope
     assert [text for text in page.told if "404" not in text] == []
 
 
+@pytest.mark.more
 def test_pages_without_script(viewer: Viewer, browser: Any) -> None:
     """Filters, records and marks work with links and forms alone."""
     context = browser.new_context(java_script_enabled=False)
@@ -232,7 +234,7 @@ OTHER_PAGES = (REPORT, "/record/0/1?n=1", "/?view=table", "/?where=x", "/?fault=
 @pytest.mark.parametrize(
     ("dark", "width", "addresses"),
     [
-        pytest.param(False, 1400, FIRST_PAGES, id="light"),
+        pytest.param(False, 1400, FIRST_PAGES, id="light", marks=pytest.mark.more),
         pytest.param(False, 1400, OTHER_PAGES, id="others", marks=pytest.mark.more),
         pytest.param(
             True, 400, (*FIRST_PAGES, *OTHER_PAGES), id="dark phone", marks=pytest.mark.more
