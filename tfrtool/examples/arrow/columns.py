@@ -1,5 +1,6 @@
 """The columns of a table of payloads, and their Arrow schema."""
 
+import abc
 import enum
 import json
 import math
@@ -329,6 +330,26 @@ class Columns:
             for one in data["columns"]
         )
         return cls(PayloadKind(data["kind"]), columns)
+
+
+class DecodedColumns(Columns, abc.ABC):
+    """Columns that are not a feature each, such as the fields of other messages."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def required(self) -> set[str]:
+        """The names of the columns that are never null."""
+
+    @abc.abstractmethod
+    def decode(
+        self, payloads: Sequence[bytes], *, exact: bool = False
+    ) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Decode payloads to a batch, with the reasons of those that can't be by their places.
+
+        ``exact`` says whether the batch has a column ``_payload`` with their bytes.
+        """
 
 
 def check_shape(sizes: Sequence[int]) -> None:

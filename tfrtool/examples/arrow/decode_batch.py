@@ -1,6 +1,7 @@
 """Payloads as record batches."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,7 @@ from tfrtool.examples.arrow.arrays import (
     strings_array,
     struct_array,
 )
-from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, Form
-from tfrtool.examples.arrow.messages import MessageColumns
+from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, DecodedColumns, Form
 from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name, is_utf8
 
@@ -40,7 +40,11 @@ class MisfitError(ValueError):
 
 
 def decode_batch(
-    payloads: Sequence[bytes], columns: Columns, *, exact: bool = False
+    payloads: Sequence[bytes],
+    columns: Columns,
+    *,
+    exact: bool = False,
+    unset_is_absent: bool = False,
 ) -> pa.RecordBatch:
     """Decode payloads into a record batch of these columns and no others.
 
@@ -50,12 +54,13 @@ def decode_batch(
             more of them than `Columns.batch_records`, and less than 2 GiB.
         columns: what to decode; what else is in a payload is hardly looked at.
         exact: whether to add a column ``_payload`` with the payloads' own bytes.
+        unset_is_absent: whether a feature without a kind counts as missing, as in TensorFlow.
 
     Raises:
         MisfitError: some aren't such payloads, or the columns can't hold them.
     """
-    if isinstance(columns, MessageColumns):
-        table, rejected = columns.decode(payloads)
+    if isinstance(columns, DecodedColumns):
+        table, rejected = columns.decode(payloads, exact=exact)
         if rejected:
             raise MisfitError(rejected)
         return table
@@ -71,9 +76,10 @@ def decode_batch(
         keys = [
             strings_array([one.key for one in some]) for some in (columns.context, columns.lists)
         ]
+        build = partial(_Table, columns=columns, keys=keys, unset_is_absent=unset_is_absent)
         for start in range(0, len(payloads) or 1, SCANNED):
             part = payloads[start : start + SCANNED]
-            table, misfits = scanned(part, lambda scan: _Table(scan, columns, keys))
+            table, misfits = scanned(part, build)
             misfits = table.misfits | misfits
             if misfits:
                 raise MisfitError({start + index: why for index, why in misfits.items()})
@@ -96,10 +102,17 @@ class _Table:
         misfits: what the arrays can't hold, by the places of the payloads.
     """
 
-    def __init__(self, scan: WireScan, columns: Columns, keys: Sequence[pa.Array]) -> None:
+    def __init__(
+        self,
+        scan: WireScan,
+        columns: Columns,
+        keys: Sequence[pa.Array],
+        unset_is_absent: bool,
+    ) -> None:
         self.arrays: list[pa.Array] = []
         self.misfits: dict[int, str] = {}
         self._scan, self._rows = scan, len(scan.irregular)
+        self._unset_is_absent = unset_is_absent
         sequences = np.flatnonzero(scan.sequence)
         context = self._split(columns.context, keys[0], scan.context)
         lists = self._split(columns.lists, keys[1], scan.lists)
@@ -158,7 +171,7 @@ class _Table:
                 )
             return struct_array(FEATURE, size, places, parts)
         fits, form = kind == TAGS[column.dtype], column.form
-        takes_unset = column.is_list or form in (Form.UNSET, Form.ANY)
+        takes_unset = column.is_list or form in (Form.UNSET, Form.ANY) or self._unset_is_absent
         wrong = np.flatnonzero(~fits & (kind != NONE) if takes_unset else ~fits)
         self._refuse(column, rows[wrong], lambda index: _NAMES[int(kind[wrong[index]])])
         if form.is_single and form not in (Form.OPTIONAL, Form.ANY):

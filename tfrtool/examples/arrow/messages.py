@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tfrtool.errors import UsageError, human_count, os_errors_as, suggestion
-from tfrtool.examples.arrow.columns import EXACT, METADATA, PLACES, Columns
+from tfrtool.examples.arrow.columns import EXACT, METADATA, PLACES, DecodedColumns
 from tfrtool.examples.example import LARGE, PayloadKind
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.limits import MAX_COLUMNS, MAX_FIELDS, MAX_MESSAGE_BYTES
@@ -80,7 +80,7 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageColumns(Columns):
+class MessageColumns(DecodedColumns):
     """The fields of a message as columns.
 
     A field is a single value, null if the message records that it is not set. Repeated fields are
@@ -191,7 +191,12 @@ class MessageColumns(Columns):
         fields = [pa.field(*one) for one in zip(self.names, kinds, strict=True)]
         return pa.schema(fields, {METADATA: f'{{"message": "{self.message}"}}', **(metadata or {})})
 
-    def decode(self, payloads: Sequence[bytes]) -> tuple[pa.RecordBatch, dict[int, str]]:
+    def decode(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        exact: bool = False,  # noqa: ARG002
+    ) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Decode payloads to a batch, with the reasons of those that can't be by their places."""
         schema, rows, rejected = self.to_arrow(), [], dict[int, str]()
         for index, payload in enumerate(payloads):

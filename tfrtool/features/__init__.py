@@ -1,0 +1,1 @@
+"""What the features of records mean: a tree of typed fields, and how records store it."""

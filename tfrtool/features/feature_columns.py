@@ -1,0 +1,184 @@
+"""A tree of fields as the columns of a table, which payloads are decoded to."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tfrtool.examples.arrow.arrays import numbers_array, strings_array
+from tfrtool.examples.arrow.columns import (
+    EXACT,
+    METADATA,
+    PLACES,
+    Column,
+    Columns,
+    DecodedColumns,
+    Form,
+)
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.example import PayloadKind, feature_key
+from tfrtool.features.nested import FieldMisfit, NestedBuild, arrow_type
+from tfrtool.features.stored_layout import stored_features
+from tfrtool.features.types import (
+    Kind,
+    Leaf,
+    Struct,
+    Values,
+    field_at,
+    leaves_of,
+    select_fields,
+    tree_json,
+)
+
+_BATCH_VALUES = 4_000_000
+"""Values of a batch, about, where shapes are fixed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureColumns(DecodedColumns):
+    """The fields of a tree as columns.
+
+    Attributes:
+        root: the tree. A top-level name may be a path, such as ``steps/reward``.
+    """
+
+    root: Struct = field(default_factory=lambda: Struct({}))
+
+    @classmethod
+    def of(cls, root: Struct) -> "FeatureColumns":
+        """Return the columns of a tree."""
+        return cls(PayloadKind.EXAMPLE, root=root)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each field; some get a ``_``, as the table has such a column."""
+        return tuple(map(self._column_name, self.root.fields))
+
+    def _column_name(self, name: str) -> str:
+        if name not in {EXACT, *PLACES}:
+            return name
+        name = f"{name}_"
+        while name in self.root.fields:
+            name += "_"
+        return name
+
+    @property
+    def batch_records(self) -> int:
+        """Records of a batch."""
+        sizes = [leaf.values.size for leaf in leaves_of(self.root) if not leaf.level]
+        return max(1, _BATCH_VALUES // max(1, sum(sizes)))
+
+    @property
+    def required(self) -> set[str]:
+        """The names of the columns that are never null: none, as features may be missing."""
+        return set()
+
+    @property
+    def leaf_paths(self) -> tuple[str, ...]:
+        """The paths of values in structs and lists, which can be columns of their own."""
+        paths = (leaf.path for leaf in leaves_of(self.root))
+        return tuple(path for path in paths if path not in self.root.fields)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that have one whole number in a record; labels first."""
+        leaves = [
+            Leaf(name, 0, item)
+            for name, item in zip(self.names, self.root.fields.values(), strict=True)
+            if isinstance(item, Values) and not item.shape
+        ]
+        kinds = (Kind.LABEL, Kind.NUMBER)
+        integers = [one for one in leaves if one.values.kind in kinds and not one.values.is_float]
+        integers.sort(key=lambda leaf: kinds.index(leaf.values.kind))
+        return tuple(leaf.path for leaf in integers)
+
+    def select(self, names: Iterable[str]) -> "FeatureColumns":
+        """Return the fields of these names or paths, in this order; `UsageError` without one."""
+        known = dict(zip(self.names, self.root.fields, strict=True))
+        return FeatureColumns.of(select_fields(self.root, [known.get(one, one) for one in names]))
+
+    def narrowed(self, columns: Iterable[str]) -> "FeatureColumns":
+        """Return the columns among these names, which may be paths, in their own order."""
+        wanted = {*columns}
+        named = zip(self.names, self.root.fields.items(), strict=True)
+        fields = {name: item for column, (name, item) in named if column in wanted}
+        for path in self.leaf_paths:
+            found = field_at(self.root, path) if path in wanted else None
+            fields |= {} if found is None else {path: found}
+        return FeatureColumns.of(Struct(fields))
+
+    def to_arrow(
+        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
+    ) -> pa.Schema:
+        """Return the schema of a table with these columns."""
+        kinds = map(arrow_type, self.root.fields.values())
+        fields = [pa.field(*one) for one in zip(self.names, kinds, strict=True)]
+        fields += [pa.field(EXACT, pa.binary())] if exact else []
+        content = {"kind": self.kind.value, "features": tree_json(self.root)}
+        return pa.schema(fields, {METADATA: json.dumps(content), **(metadata or {})})
+
+    def decode(
+        self, payloads: Sequence[bytes], *, exact: bool = False
+    ) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Decode payloads to a batch, with the reasons of those that can't be by their places."""
+        batch, misfits, damaged = self.checked(payloads, strict=False)
+        rejected = {row: str(next(iter(found.values()))) for row, found in misfits.items()}
+        rejected |= damaged
+        schema = self.to_arrow(exact=exact)
+        arrays = [*batch.flatten()]
+        if exact:
+            intact = [one for row, one in enumerate(payloads) if row not in rejected]
+            arrays.append(strings_array(intact))
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(batch), rejected
+        return pa.RecordBatch.from_arrays(arrays, schema=schema), rejected
+
+    def checked(
+        self, payloads: Sequence[bytes], *, strict: bool
+    ) -> tuple[pa.StructArray, dict[int, dict[str, FieldMisfit]], dict[int, str]]:
+        """Decode payloads, and return the records that fit as an array of structs.
+
+        Besides, by the places of the others: how they differ from the tree, and why some are no
+        Examples. ``strict`` is that of `NestedBuild`.
+        """
+        misfits, damaged = dict[int, dict[str, FieldMisfit]](), dict[int, str]()
+        places = np.arange(len(payloads))
+        features = {one.key: one.dtype for one in stored_features(self.root)}
+        stored = Columns(
+            PayloadKind.EXAMPLE,
+            tuple(
+                Column(key=feature_key(key), form=Form.LIST, dtype=dtype)
+                for key, dtype in features.items()
+            ),
+        )
+        while True:
+            try:
+                chosen = [payloads[row] for row in places.tolist()]
+                flat = decode_batch(chosen, stored, unset_is_absent=True)
+                break
+            except MisfitError as error:
+                bad = np.array([*error.others])
+                reasons = error.others.values()
+                damaged |= zip(places[bad].tolist(), reasons, strict=True)
+                places = np.delete(places, bad)
+        arrays = dict(zip(features, flat.columns, strict=True))
+        while True:
+            build = NestedBuild(self.root, arrays, len(places), strict=strict)
+            if not build.misfits:
+                break
+            bad = np.array(sorted(build.misfits))
+            misfits |= {int(places[row]): build.misfits[row] for row in bad.tolist()}
+            fitting = np.delete(np.arange(len(places)), bad)
+            places = places[fitting]
+            arrays = {key: array.take(numbers_array(fitting)) for key, array in arrays.items()}
+        names = [
+            pa.field(*one) for one in zip(self.names, map(_type_of, build.arrays), strict=True)
+        ]
+        rows = pa.Array.from_buffers(pa.struct(names), len(places), [None], children=build.arrays)
+        return rows, misfits, damaged
+
+
+def _type_of(array: pa.Array) -> pa.DataType:
+    return array.type

@@ -1,0 +1,201 @@
+"""Where the meaning of records is written: features.json, files of classes, and schema.json."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from google.protobuf.message import DecodeError
+
+from tfrtool.errors import DatasetError, SchemaError, human_count, some_of
+from tfrtool.examples.arrow.columns import Column, Form
+from tfrtool.examples.example import DType, feature_name, parse_message
+from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.nested import FieldMisfit
+from tfrtool.features.stored_layout import stored_features
+from tfrtool.features.tfds_tree import tree_of_tfds
+from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, join
+from tfrtool.records.framing import Record
+from tfrtool.records.reader import read_shard
+from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.remote_path import AnyPath
+
+_SAMPLED_RECORDS, _SAMPLED_BYTES = 100, 16 * 1024 * 1024
+"""Records, and bytes of them, with which a tree is compared before all are read."""
+
+_RECORDS_NAMED = 3
+AS_STORED = "use --as-stored to show features as the records store them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredFeatures:
+    """What the files beside shards say about their records.
+
+    Attributes:
+        root: the fields; None where no file says it.
+        path: the features.json that says it.
+        notes: what is not shown, a clause each.
+    """
+
+    root: Struct | None = None
+    path: AnyPath | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> FeatureColumns | None:
+        """The fields as the columns of a table."""
+        return None if self.root is None else FeatureColumns.of(self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What the first records of shards show."""
+
+    payloads: Sequence[bytes]
+    keys: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, shards: Sequence[AnyPath]) -> "_Sample":
+        """Read the first Examples of the first shard that has any."""
+        for shard in shards:
+            payloads, keys, size = list[bytes](), set[str](), 0
+            for item in islice(read_shard(shard), _SAMPLED_RECORDS):
+                if not isinstance(item, Record) or not item.payload:
+                    continue
+                with suppress(DecodeError):
+                    message = parse_message(item.payload)
+                    if message.HasField("feature_lists"):
+                        continue
+                    keys |= {feature_name(entry.key) for entry in message.context.feature}
+                    payloads.append(item.payload)
+                    size += len(item.payload)
+                if size > _SAMPLED_BYTES:
+                    break
+            if payloads:
+                return cls(payloads, frozenset(keys))
+        return cls(())
+
+
+def declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
+    """Return what features.json and the files beside it say about the records of shards.
+
+    The types of times, decimals and tensors in a schema.json come before it.
+
+    Raises:
+        SchemaError: two files disagree, or the records are not what a file says.
+    """
+    found = read_features_files([*dict.fromkeys(shard.parent for shard in shards)])
+    if found.root is None:
+        return found
+    types = StoredTypes.read(shards).columns
+    fields = dict(found.root.fields)
+    for name, column in types.items():
+        fields[name] = field_of_column(column)
+    found = replace(found, root=Struct(fields))
+    return _compared(found, _Sample.of(shards))
+
+
+def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
+    """Return what the features.json files of folders say, with the names of classes.
+
+    Without one in each of them there is no answer. One that can't be read is a note.
+
+    Raises:
+        SchemaError: two of them disagree.
+    """
+    first: DeclaredFeatures | None = None
+    for folder in folders:
+        path = folder / FEATURES
+        try:
+            with reading_metadata(path, "TFDS"):
+                root, notes = tree_of_tfds(read_json(path))
+        except FileNotFoundError:
+            return DeclaredFeatures()
+        except DatasetError as error:
+            return DeclaredFeatures(notes=(f"types are inferred: {error}",))
+        if first is None:
+            named = _with_class_names(root, folder)
+            first = DeclaredFeatures(root=named, path=path, notes=notes)
+        elif root != first.root:
+            what = f"{path} describes other features than {first.path}"
+            raise SchemaError(what, hint=AS_STORED)
+    return first or DeclaredFeatures()
+
+
+def _compared(found: DeclaredFeatures, sample: _Sample) -> DeclaredFeatures:
+    """Return the same if the first records are what it says, with a note on other features.
+
+    Raises:
+        SchemaError: most of them are something else.
+    """
+    root = found.root
+    if root is None or not sample.payloads:
+        return DeclaredFeatures(notes=found.notes)
+    known = {feature.key for feature in stored_features(root)}
+    if known.isdisjoint(sample.keys):
+        what = f"types are inferred: {FEATURES} describes other records"
+        return DeclaredFeatures(notes=(what,))
+    _, misfits, _ = FeatureColumns.of(root).checked(sample.payloads, strict=False)
+    by_path: dict[str, list[tuple[int, FieldMisfit]]] = {}
+    for index, by_field in misfits.items():
+        for path, misfit in by_field.items():
+            by_path.setdefault(path, []).append((index, misfit))
+    for path, all_of_path in by_path.items():
+        if 2 * len(all_of_path) > len(sample.payloads):
+            shown = sorted(all_of_path)[:_RECORDS_NAMED]
+            indexes = ", ".join(str(index) for index, _ in shown)
+            values = ", ".join(misfit.found for _, misfit in shown)
+            what = f"its {path!r} is {shown[0][1].expected}, and records {indexes} have {values}"
+            raise SchemaError(what, path=found.path, hint=AS_STORED)
+    others = sorted(sample.keys - known)
+    if not others:
+        return found
+    what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
+    return replace(found, notes=(*found.notes, f"not shown: {what}; {AS_STORED}"))
+
+
+def field_of_column(column: Column) -> Field:
+    """Return the field that a column of stored features is."""
+    dtype = column.dtype or DType.STRING
+    if column.logical is not None:
+        values = Values(kind=Kind.TIME, dtype=column.logical)
+    elif dtype is DType.STRING:
+        values = Values(kind=Kind.TEXT if column.is_text else Kind.BYTES)
+    else:
+        values = Values(kind=Kind.NUMBER, dtype=dtype.value)
+    if column.form is Form.LIST and len(column.shape) > 1 and 0 not in column.shape:
+        sizes = tuple(None if size < 0 else size for size in column.shape)
+        return replace(values, shape=sizes)
+    if column.form is Form.LIST and column.shape and column.shape[0] > 0 and len(column.shape) == 1:
+        return replace(values, shape=column.shape)
+    return ListOf(item=values) if column.form is Form.LIST else values
+
+
+def with_info(root: Struct, change: Callable[[str, Values], Values], path: str = "") -> Struct:
+    """Return a tree with each leaf changed by a function of its path and itself."""
+
+    def changed(item: Field, path: str) -> Field:
+        if isinstance(item, Struct):
+            return with_info(item, change, path)
+        if isinstance(item, ListOf):
+            return replace(item, item=changed(item.item, path))
+        return change(path, item)
+
+    return Struct({name: changed(part, join(path, name)) for name, part in root.fields.items()})
+
+
+def _with_class_names(root: Struct, folder: AnyPath) -> Struct:
+    """Return a tree whose labels have the names of their classes, where a file has these."""
+
+    def named(path: str, values: Values) -> Values:
+        if values.kind is not Kind.LABEL:
+            return values
+        with suppress(DatasetError):
+            names = read_class_names(folder, path)
+            if names:
+                return replace(values, info={**values.info, "names": names})
+        return values
+
+    return with_info(root, named)

@@ -1,0 +1,318 @@
+"""The fields of a record: structs, lists, and values with a type that has one spelling."""
+
+import enum
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tfrtool.errors import UsageError, suggestion
+from tfrtool.storage.limits import MAX_COLUMNS, MAX_DIMENSIONS, MAX_TENSOR_VALUES
+
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+ITEM_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
+"""Bytes of a value, as encoded tensors hold it."""
+
+_MAX_DEPTH = 32
+"""Structs and lists within each other; TFDS' own datasets have about five."""
+
+_SPELLING = re.compile(r"(?:(raw|zlib):)?([a-z]+[0-9]*(?:\([^)]*\))?)(?:\[([^\]]*)\])?", re.ASCII)
+_TIME = re.compile(r"timestamp(\([A-Za-z0-9_+:/-]{1,64}\))?|date|decimal\(\d{1,2},\d{1,2}\)")
+_FORM = "a type such as int64, float32[7], zlib:uint8[*,3], bool, text, bytes, label or image"
+
+
+class Kind(enum.Enum):
+    """What values are."""
+
+    NUMBER = "number"
+    BOOL = "bool"
+    TEXT = "text"
+    BYTES = "bytes"
+    LABEL = "label"
+    IMAGE = "image"
+    AUDIO = "audio"
+    TIME = "time"
+    """Timestamps, dates and decimals, which records store as numbers or text."""
+
+
+class Encoding(enum.Enum):
+    """How a record holds the numbers of a tensor: one by one, or packed in one string."""
+
+    NONE = "none"
+    RAW = "raw"
+    """Little-endian bytes; TFDS calls it "bytes"."""
+    ZLIB = "zlib"
+    """The same, compressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Values of one type.
+
+    Attributes:
+        kind: what they are.
+        dtype: NumPy's name of numbers and booleans, the word of a time or decimal; "" for others.
+        shape: the sizes of a tensor; None for any size, ``()`` for a single value.
+        encoding: how a tensor is stored.
+        info: what features.json says besides, under its keys.
+    """
+
+    kind: Kind
+    dtype: str = ""
+    shape: tuple[int | None, ...] = ()
+    encoding: Encoding = Encoding.NONE
+    info: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.NUMBER and self.dtype not in (*_INTEGERS, *_FLOATS):
+            raise ValueError(f"unknown type of numbers {self.dtype!r}")
+        if len(self.shape) > MAX_DIMENSIONS:
+            raise ValueError(f"{len(self.shape)} dimensions (limit {MAX_DIMENSIONS})")
+        if any(size is not None and size < 0 for size in self.shape):
+            raise ValueError(f"negative size in the shape {list(self.shape)}")
+        if self.size > MAX_TENSOR_VALUES:
+            raise ValueError(f"a tensor of {self.size:,} values (limit {MAX_TENSOR_VALUES:,})")
+        if self.encoding is not Encoding.NONE and self.kind not in (Kind.NUMBER, Kind.BOOL):
+            raise ValueError(f"{self.kind.value} values can't be encoded")
+
+    @property
+    def size(self) -> int:
+        """Product of the known sizes."""
+        return math.prod(size for size in self.shape if size is not None)
+
+    @property
+    def stores_shape(self) -> bool:
+        """Whether records hold the shape beside the values, as they can't be divided without."""
+        return self.encoding is not Encoding.NONE and self.shape.count(None) > 1
+
+    @property
+    def is_float(self) -> bool:
+        """Whether they are floating-point numbers."""
+        return self.kind is Kind.NUMBER and self.dtype in _FLOATS
+
+    @classmethod
+    def parse(cls, text: str) -> "Values":
+        """Read a spelling such as ``zlib:float32[*,3]``; `UsageError` if it is none."""
+        match = _SPELLING.fullmatch(text.strip())
+        encoding, word, sizes = match.groups() if match else (None, "", None)
+        try:
+            shape = () if sizes is None else tuple(map(_size, sizes.split(",")))
+            kind = Kind.NUMBER if word in (*_INTEGERS, *_FLOATS) else None
+            kind = Kind.TIME if _TIME.fullmatch(word) else kind or Kind(word)
+            if kind is Kind.TIME and word == "time":
+                raise ValueError("no such type")
+            dtype = word if kind in (Kind.NUMBER, Kind.TIME, Kind.BOOL) else ""
+            return cls(kind=kind, dtype=dtype, shape=shape, encoding=Encoding(encoding or "none"))
+        except ValueError as error:
+            what = f"invalid type {repr(text)[:100]}"
+            raise UsageError(what, expected=_FORM) from error
+
+    def __str__(self) -> str:
+        encoding = "" if self.encoding is Encoding.NONE else f"{self.encoding.value}:"
+        sizes = ",".join("*" if size is None else str(size) for size in self.shape)
+        return f"{encoding}{self.dtype or self.kind.value}{f'[{sizes}]' if self.shape else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOf:
+    """Any number of items.
+
+    Attributes:
+        item: what each item is.
+        length: the number of items; None for any.
+        is_dataset: whether it is TFDS' ``Dataset``, such as the steps of an episode, and no
+            ``Sequence``.
+    """
+
+    item: "Field"
+    length: int | None = None
+    is_dataset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Fields with names, in order."""
+
+    fields: "Mapping[str, Field]"
+
+
+Field = Struct | ListOf | Values
+
+
+class Leaf(NamedTuple):
+    """Values in a tree.
+
+    Attributes:
+        path: the names of the structs around it and its own, joined by slashes.
+        level: the number of lists around it.
+        values: what it is.
+    """
+
+    path: str
+    level: int
+    values: Values
+
+
+def leaves_of(item: Field, path: str = "", level: int = 0) -> Iterator[Leaf]:
+    """Yield the values of a field, in order."""
+    if isinstance(item, Struct):
+        for name, part in item.fields.items():
+            yield from leaves_of(part, join(path, name), level)
+    elif isinstance(item, ListOf):
+        yield from leaves_of(item.item, path, level + 1)
+    else:
+        yield Leaf(path, level, item)
+
+
+def join(path: str, name: str) -> str:
+    """Return the path of a field in a struct."""
+    return f"{path}/{name}" if path else name
+
+
+def check_tree(root: Struct) -> None:
+    """Raise a `ValueError` if a tree is too deep, too wide, or two of its paths are the same."""
+    if _depth(root) > _MAX_DEPTH:
+        raise ValueError(f"fields are nested more than {_MAX_DEPTH} levels deep")
+    paths = [leaf.path for leaf in leaves_of(root)]
+    if len(paths) > MAX_COLUMNS:
+        raise ValueError(f"{len(paths):,} fields (limit {MAX_COLUMNS:,})")
+    if len({*paths}) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ValueError(f"two fields are stored as {twice!r}")
+
+
+def _depth(item: Field) -> int:
+    """Return the number of levels, at most one more than are allowed."""
+    level, depth = [item], 0
+    while level and depth <= _MAX_DEPTH:
+        depth += 1
+        below = list[Field]()
+        for one in level:
+            if isinstance(one, Struct):
+                below += one.fields.values()
+            elif isinstance(one, ListOf):
+                below.append(one.item)
+        level = below
+    return depth
+
+
+def select_fields(root: Struct, names: Iterable[str]) -> Struct:
+    """Return the fields of these names or paths, in this order, each under that name.
+
+    A path leads through structs and lists: ``steps/action`` is the list of the steps' actions.
+
+    Raises:
+        UsageError: no such field; the error suggests the nearest path.
+    """
+    chosen: dict[str, Field] = {}
+    for name in dict.fromkeys(names):
+        found = field_at(root, name)
+        if found is None:
+            known = {*root.fields, *(leaf.path for leaf in leaves_of(root))}
+            raise UsageError(f"no column {name!r}", hint=suggestion(name, sorted(known), "columns"))
+        chosen[name] = found
+    return Struct(chosen)
+
+
+def field_at(item: Field, path: str) -> Field | None:
+    """Return what a path leads to, in the lists that it leads through; None if that is nothing."""
+    if isinstance(item, ListOf):
+        part = field_at(item.item, path)
+        if part is None:
+            return None
+        return ListOf(item=part, length=item.length, is_dataset=item.is_dataset)
+    if not isinstance(item, Struct):
+        return None
+    if path in item.fields:
+        return item.fields[path]
+    for name, part in item.fields.items():
+        if path.startswith(f"{name}/"):
+            found = field_at(part, path[len(name) + 1 :])
+            if found is not None:
+                return found
+    return None
+
+
+def only_fields(item: Field, paths: Collection[str], path: str = "") -> Field | None:
+    """Return a field with only what some paths lead to, or is below that; None without any."""
+    if path and path in paths:
+        return item
+    if isinstance(item, ListOf):
+        part = only_fields(item.item, paths, path)
+        if part is None:
+            return None
+        return ListOf(item=part, length=item.length, is_dataset=item.is_dataset)
+    if not isinstance(item, Struct):
+        return None
+    parts = {name: only_fields(part, paths, join(path, name)) for name, part in item.fields.items()}
+    fields = {name: part for name, part in parts.items() if part is not None}
+    return Struct(fields) if fields else None
+
+
+def tree_json(item: Field) -> Any:
+    """Return a field as JSON: types as they are spelled."""
+    if isinstance(item, Struct):
+        return {"struct": {name: tree_json(part) for name, part in item.fields.items()}}
+    if isinstance(item, ListOf):
+        data = {"list": tree_json(item.item)}
+        data |= {} if item.length is None else {"length": item.length}
+        return data | ({"dataset": True} if item.is_dataset else {})
+    return str(item)
+
+
+def tree_from_json(data: Any, depth: int = 0) -> Field:
+    """Read what `tree_json` returns; `ValueError`, `KeyError` or `TypeError` if it isn't that."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"fields are nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(data, str):
+        return Values.parse(data)
+    if "struct" in data:
+        parts = data["struct"].items()
+        return Struct({str(name): tree_from_json(part, depth + 1) for name, part in parts})
+    length = data.get("length")
+    item = tree_from_json(data["list"], depth + 1)
+    return ListOf(
+        item=item,
+        length=None if length is None else int(length),
+        is_dataset=bool(data.get("dataset")),
+    )
+
+
+def tree_lines(root: Struct, indent: str = "") -> Iterator[str]:
+    """Yield a tree as lines of text, a field each, with what is in it indented."""
+    for name, part in root.fields.items():
+        lists, item = "", part
+        while isinstance(item, ListOf):
+            lists += "list of " if item.length is None else f"list of {item.length} "
+            item = item.item
+        if isinstance(item, Struct):
+            yield f"{indent}{name}: {lists}".rstrip(" ") + ("" if not lists else " structs")
+            yield from tree_lines(item, f"{indent}  ")
+        else:
+            yield f"{indent}{name}: {lists}{item}"
+
+
+def _size(text: str) -> int | None:
+    text = text.strip()
+    if text == "*":
+        return None
+    if not re.fullmatch(r"\d{1,11}", text, re.ASCII):
+        raise ValueError(f"invalid size {text!r}")
+    return int(text)
