@@ -34,6 +34,7 @@ def read(
     *,
     columns: str | Sequence[str] = "all",
     lists: bool = False,
+    as_stored: bool = False,
     on_fault: Literal["raise", "skip"] = "raise",
 ) -> Dataset:
     """Return the records of shards as a dataset of Ray Data, with a read task for each shard.
@@ -44,7 +45,9 @@ def read(
     Args:
         shards: files, glob patterns, directories or URLs, one or several, which all nodes can read.
         columns: names of the features to decode, or "all".
-        lists: whether a feature that some records don't have is a list in any case.
+        lists: whether a feature that some records don't have is a list in any case, where types are
+            inferred.
+        as_stored: whether columns are the features as records store them.
         on_fault: "raise" to stop at a damaged record, "skip" to skip it.
 
     Raises:
@@ -53,7 +56,7 @@ def read(
     """
     paths, handler = find_shards(shards), on_fault_handler(on_fault)
     workers = RayCluster() if ray.is_initialized() else None
-    found = infer_columns(paths, lists=lists, workers=workers)
+    found = infer_columns(paths, lists=lists, as_stored=as_stored, workers=workers)
     if columns != "all":
         found = found.select([columns] if isinstance(columns, str) else columns)
     return read_datasource(

@@ -33,6 +33,15 @@ class ProtoOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowOptions(ProtoOptions):
+    """How records become rows."""
+
+    as_stored: bool = option(
+        False, "Show features as the records store them, whatever features.json says."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScanOptions(Options):
     """Where shards are read."""
 

@@ -2,9 +2,10 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.output import Outcome, binary_output, emit, note, warn
@@ -12,8 +13,18 @@ from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_shards
 from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_bytes, printable
-from tfrtool.inspection.inspect_options import CatOptions, ProtoOptions
+from tfrtool.inspection.inspect_options import CatOptions, RowOptions
 from tfrtool.sources.formats.csv_options import CsvOptions
+
+if TYPE_CHECKING:
+    from tfrtool.features.feature_columns import FeatureColumns
+    from tfrtool.inspection.rows.payload_json import PayloadJson
+    from tfrtool.records.framing import Record
+    from tfrtool.records.stream import Stream
+    from tfrtool.storage.remote_path import AnyPath
+
+_BATCH_RECORDS, _BATCH_BYTES = 1024, 8 * 1024 * 1024
+"""Records that are decoded together at most, and bytes from which on there are no more."""
 
 _HELD = 1000
 """Lines that wait for a record with each selected feature."""
@@ -23,7 +34,7 @@ _WORTH_AN_INDEX = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CatOptions(ProtoOptions):
+class _CatOptions(RowOptions):
     on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP, group="Selection")
     select: str | None = option(
         None, "Print only these features, in this order.", metavar="A,B", group="Output"
@@ -36,6 +47,40 @@ class _CatOptions(ProtoOptions):
     bytes: Literal["summary", "base64"] = option(
         "summary", "How to print binary values: a summary, or base64.", group="Output"
     )
+
+
+def _declared_columns(sources: "Sequence[AnyPath | Stream]") -> "FeatureColumns | None":
+    """Return the columns that features.json describes, without importing Arrow if there is none."""
+    from tfrtool.examples.tfds_metadata import FEATURES
+    from tfrtool.records.stream import Stream
+
+    shards = [source for source in sources if not isinstance(source, Stream)]
+    if not any((folder / FEATURES).exists() for folder in {shard.parent for shard in shards}):
+        return None
+    from tfrtool.inspection.rows.batches import declared_columns
+
+    return declared_columns(shards, note)
+
+
+def _described(
+    records: "Iterator[tuple[AnyPath, Record]]", payloads: "PayloadJson", *, together: bool
+) -> "Iterator[tuple[AnyPath, Record, dict[str, Any] | str]]":
+    """Yield records with what is printed of each, or why it can't be.
+
+    Where payloads are decoded ``together``, the first ones come at once, and more later.
+    """
+    from tfrtool.examples.stored_types import StoredTypes
+
+    last, size = None, 1
+    while batch := list(islice(records, size)):
+        for path, _ in batch[:1]:
+            if not together and path != last and path.name:
+                last, payloads.types = path, StoredTypes.read([path])
+        contents = payloads.describe_all([record.payload for _, record in batch])
+        for (path, record), content in zip(batch, contents, strict=True):
+            yield path, record, content
+        if together and sum(len(record.payload) for _, record in batch) < _BATCH_BYTES:
+            size = min(2 * size, _BATCH_RECORDS)
 
 
 @command(
@@ -60,12 +105,10 @@ def cat_command(
 
     Exit code 3 means that damaged records, or features without a CSV column, were skipped.
     """
-    from tfrtool.examples.stored_types import StoredTypes
     from tfrtool.inspection.rows.cat import cat
     from tfrtool.inspection.rows.payload_json import PayloadJson
     from tfrtool.inspection.verify.payload_check import unparseable
     from tfrtool.records.framing import LocatedFault
-    from tfrtool.records.stream import Stream
 
     form, as_base64 = choices.pop("format"), choices.pop("bytes") == "base64"
     if as_json and form != "jsonl":
@@ -78,14 +121,16 @@ def cat_command(
 
         message = choices["proto"] = MessageColumns.read(proto)
     choices["sources"] = shards
+    as_stored, damage = choices.pop("as_stored"), Damage(on_error)
     if form == "arrow":
         from tfrtool.inspection.rows.cat import write_arrow
 
-        damage, output = Damage(on_error), binary_output()
-        write_arrow(resolve_shards(shards), output, names, on_fault=damage, **choices)
+        choices |= {"as_stored": as_stored, "on_note": note, "on_fault": damage}
+        write_arrow(resolve_shards(shards), binary_output(), names, **choices)
         return damage.outcome()
-    payloads = PayloadJson(select=names, as_base64=as_base64, proto=message)
-    damage = Damage(on_error)
+    sources = resolve_sources(shards)
+    columns = None if as_stored or proto is not None else _declared_columns(sources)
+    payloads = PayloadJson(select=names, as_base64=as_base64, proto=message, columns=columns)
     line: Callable[[Mapping[str, Any]], str] = json.dumps
     skipped: set[str] = set()
     if form != "jsonl":
@@ -94,16 +139,13 @@ def cat_command(
         table = RecordCsv(names, style)
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     pending = [table.head] if form == "csv" and table.head else []
-    shown, sources, hops = 0, resolve_sources(shards), list[int]()
+    shown, hops = 0, list[int]()
     choices |= {"on_fault": damage, "on_hop": hops.append}
-    last = None
-    for path, record in cat(sources, **choices):
-        if path != last and sources and not isinstance(sources[0], Stream):
-            last, payloads.types = path, StoredTypes.read([path])
-        try:
-            content = payloads.describe(record.payload)
-        except ValueError as error:
-            damage(LocatedFault(path=path, fault=unparseable(record, str(error))))
+    for path, record, content in _described(
+        cat(sources, **choices), payloads, together=columns is not None
+    ):
+        if isinstance(content, str):
+            damage(LocatedFault(path=path, fault=unparseable(record, content)))
             continue
         pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1

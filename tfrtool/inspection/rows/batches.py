@@ -24,6 +24,8 @@ from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
 from tfrtool.examples.short_payloads import shorten
 from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.sources import declared_features
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records, read_shard
@@ -138,11 +140,9 @@ class RowColumns:
     ) -> "RowColumns":
         """Return the columns for records of shards, whose features have ``columns``."""
         folder = shards[0].parent if shards else None
-        names = zip(columns.names, columns.columns, strict=False)
         found = cls(sources=sources)
-        numbers = {n: c for n, c in names if c.dtype is DType.INT64 and not c.is_list}
-        scalars = {name: one for name, one in numbers.items() if one.form.is_single}
-        for candidates in (scalars, numbers):  # a feature with one value in each record comes first
+        # A feature with one value in each record comes first.
+        for candidates in _label_candidates(columns):
             features = dict.fromkeys(candidates, Feature(dtype=DType.INT64, values=(0,)))
             label = find_roles(features, info_beside(folder)).label
             if label is not None:
@@ -198,6 +198,15 @@ class RowColumns:
         return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 
 
+def _label_candidates(columns: Columns) -> tuple[Collection[str], ...]:
+    """Return the columns that may be the label: those of whole numbers, the likelier ones first."""
+    if isinstance(columns, FeatureColumns):
+        return (columns.numbers,)
+    names = zip(columns.names, columns.columns, strict=False)
+    numbers = {n: c for n, c in names if c.dtype is DType.INT64 and not c.is_list}
+    return [name for name, one in numbers.items() if one.form.is_single], [*numbers]
+
+
 def class_names_of(labels: pa.Array, names: Sequence[str]) -> pa.Array:
     """Return the class names of a column of class numbers; null for other than one known one."""
     which = np.full(len(labels), -1, np.int32)
@@ -221,8 +230,10 @@ def infer_columns(
     shards: Sequence[AnyPath],
     *,
     lists: bool = False,
+    as_stored: bool = True,
     workers: Workers = None,
     on_progress: OnProgress = no_progress,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Columns:
     """Return the columns of a table that all intact records of all shards fit.
 
@@ -230,16 +241,35 @@ def infer_columns(
 
     Args:
         shards: the files.
+        as_stored: whether features stay as records store them, whatever features.json says.
         lists: whether features with at most one value in each record stay lists, if some records
             have none.
         workers: how many processes at most; None takes the cores.
         on_progress: called with the bytes that are read.
+        on_note: called with what is not shown.
 
     Raises:
         ShardError: a file can't be read.
+        SchemaError: most records are not what features.json says.
     """
+    declared = None if as_stored else declared_columns(shards, on_note)
+    if declared is not None:
+        return declared
     fold = fold_columns(shards, workers=workers, on_progress=on_progress)
     return StoredTypes.read(shards).apply(fold.table_columns(lists=lists, exact=False))
+
+
+def declared_columns(
+    shards: Sequence[AnyPath], on_note: Callable[[str], None]
+) -> FeatureColumns | None:
+    """Return the columns that features.json describes; None without one.
+
+    The errors are those of `infer_columns`.
+    """
+    declared = declared_features(shards)
+    for text in declared.notes:
+        on_note(text)
+    return declared.columns
 
 
 def fold_columns(
@@ -397,10 +427,15 @@ def decode_records(
     try:
         payloads = [record.payload for record in records]
         table = _decode(payloads, columns, records[0].index, exact=exact)
-    except (MisfitError, SchemaError) as error:
+    except MisfitError as error:
+        for index, why in error.others.items():
+            report(unparseable(records[index], why))
+        fitting = [one for index, one in enumerate(records) if index not in error.others]
+        if fitting:
+            yield from decode_records(path, fitting, columns, report, exact=exact)
+    except SchemaError as error:
         if len(records) == 1:
-            why = error.why if isinstance(error, MisfitError) else error.what
-            report(unparseable(records[0], why))
+            report(unparseable(records[0], error.what))
             return
         # In halves, for each of many may be a misfit.
         half = len(records) // 2
@@ -435,6 +470,8 @@ def narrowed(columns: Columns, fields: Collection[str]) -> Columns:
         named = zip(columns.names, columns.columns, strict=True)
         struct = {True: "feature_lists", False: "context"}
         return columns.select([name for name, one in named if struct[one.is_list] in fields])
+    if isinstance(columns, FeatureColumns):
+        return columns.narrowed(fields)
     if columns.kind is PayloadKind.EXAMPLE or isinstance(columns, MessageColumns):
         return columns.select([name for name in columns.names if name in fields])
     return columns

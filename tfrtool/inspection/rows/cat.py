@@ -113,7 +113,9 @@ def write_arrow(
     file: BinaryIO,
     select: Sequence[str] | None = None,
     *,
+    as_stored: bool = False,
     on_fault: OnFault,
+    on_note: Callable[[str], None] = lambda _: None,
     **choices: Any,
 ) -> None:
     """Write what `cat` yields as an Arrow stream, with the columns of all records."""
@@ -121,7 +123,7 @@ def write_arrow(
 
     from tfrtool.inspection.rows.batches import decode_records, in_batches, infer_columns, reporting
 
-    columns = choices.get("proto") or infer_columns(shards)
+    columns = choices.get("proto") or infer_columns(shards, as_stored=as_stored, on_note=on_note)
     columns = columns if select is None else columns.select(select)
     places = [pa.field("_shard", pa.string()), pa.field("_record", pa.int64())]
     schema = pa.schema([*places, *columns.to_arrow()])

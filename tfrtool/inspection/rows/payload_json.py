@@ -14,6 +14,7 @@ from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_vari
 
 if TYPE_CHECKING:
     from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.features.feature_columns import FeatureColumns
 
 _DEEPEST = 4
 """Levels of messages in messages; each one is parsed once more."""
@@ -62,6 +63,7 @@ class PayloadJson:
         as_base64: bool = False,
         most: int | None = None,
         proto: "MessageColumns | None" = None,
+        columns: "FeatureColumns | None" = None,
         types: StoredTypes | None = None,
     ) -> None:
         """Choose what to print.
@@ -71,10 +73,12 @@ class PayloadJson:
             as_base64: whether binary values are printed in full, or summarized.
             most: the most values of a list that are printed.
             proto: the fields of other messages.
+            columns: the fields of Examples, as features.json has them.
             types: those that features store as others.
         """
         self.types = types or StoredTypes()
         self._proto = proto if proto is None or select is None else proto.select(select)
+        self._columns = columns if columns is None or select is None else columns.select(select)
         self._unknown = 0
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
@@ -86,6 +90,8 @@ class PayloadJson:
 
     def unseen(self) -> list[str]:
         """Return the selected features that no record had; none before there was any feature."""
+        if self._columns is not None:
+            return []
         known = self.seen | self._qualified
         return [name for name in self._select or () if self.seen and name not in known]
 
@@ -94,6 +100,29 @@ class PayloadJson:
         for name in self.unseen():
             hint = suggestion(name, sorted(self.seen), "features")
             raise UsageError(f"no feature {name!r}", hint=hint)
+
+    def describe_all(self, payloads: Sequence[bytes]) -> list[dict[str, Any] | str]:
+        """Return what `describe` does for each payload, or why it can't be described."""
+        if self._columns is None:
+            return [self._described(payload) for payload in payloads]
+        table, rejected = self._columns.decode(payloads)
+        rows = iter(table.to_pylist())
+        kinds = {field.name: field.type for field in table.schema}
+        found: list[dict[str, Any] | str] = []
+        for index in range(len(payloads)):
+            if index in rejected:
+                found.append(rejected[index])
+                continue
+            values = {name: self._typed(value, kinds[name]) for name, value in next(rows).items()}
+            features = {name: value for name, value in values.items() if value is not None}
+            found.append({"features": features})
+        return found
+
+    def _described(self, payload: bytes) -> dict[str, Any] | str:
+        try:
+            return self.describe(payload)
+        except ValueError as error:
+            return str(error)
 
     def describe(self, payload: bytes) -> dict[str, Any]:
         """Return what ``tfrtool cat`` prints of a payload.

@@ -31,6 +31,7 @@ def query(
     sources: Paths | None = None,
     workers: Workers = None,
     as_text: bool = False,
+    as_stored: bool = False,
     proto: "MessageColumns | None" = None,
     condition: str | None = None,
     on_fault: Callable[[LocatedFault], None],
@@ -55,6 +56,8 @@ def query(
         workers: how many processes at most look for the columns; None takes the cores.
         as_text: whether dates, times and timestamps come as text: Python can't hold all of them.
             Values that Arrow can't hold always do.
+        as_stored: whether columns are the features as records store them, whatever features.json
+            says.
         proto: the fields of other messages, which the records of the shards are.
         condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
@@ -82,6 +85,7 @@ def query(
                 sources=sources,
                 workers=workers,
                 as_text=as_text,
+                as_stored=as_stored,
                 proto=proto,
                 on_fault=on_fault,
                 on_progress=on_progress,

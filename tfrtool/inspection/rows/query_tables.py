@@ -24,6 +24,7 @@ from tfrtool.inspection.rows.batches import (
     CachedRecords,
     OnFault,
     RowColumns,
+    declared_columns,
     fold_columns,
     read_batches,
     unknown_note,
@@ -132,6 +133,7 @@ def answers(
     sources: Paths | None,
     workers: Workers,
     as_text: bool,
+    as_stored: bool,
     proto: MessageColumns | None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress,
@@ -155,6 +157,8 @@ def answers(
                 note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
                 if note:
                     on_note(note)
+            elif (declared := None if as_stored else declared_columns(paths, on_note)) is not None:
+                columns = declared
             else:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
                 columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))

@@ -132,18 +132,23 @@ def read_table(
     *,
     columns: str | Sequence[str] = "all",
     lists: bool = False,
+    as_stored: bool = False,
     on_fault: OnFault = "raise",
 ) -> RowBatches:
     """Read the features of one or more shards as Arrow record batches.
 
-    A feature with at most one value in every record is a column of single values, null where a
-    record has none; other features are lists. Strings are text if all of them are UTF-8 text.
+    Columns have the types that features.json says, where there is one: structs, lists of structs,
+    tensors, booleans. Otherwise, a feature with at most one value in every record is a column of
+    single values, null where a record has none; other features are lists. Strings are text if all
+    of them are UTF-8 text.
 
     Args:
         shards: files, glob patterns and directories, one or several.
-        columns: names of the features to decode, or "all". Only these are decoded. An extra pass
-            over the shards determines types that fit all records.
-        lists: whether a feature that some records don't have is a list in any case.
+        columns: names of the features to decode, or "all". Only these are decoded. Without a
+            features.json, an extra pass over the shards determines types that fit all records.
+        lists: whether a feature that some records don't have is a list in any case, where types are
+            inferred.
+        as_stored: whether columns are the features as records store them, flat and of three types.
         on_fault: "raise" to stop at a damaged record or one that is not an Example, "skip" to skip
             these, or a function to call with each.
 
@@ -153,6 +158,7 @@ def read_table(
     Raises:
         ShardError: a file can't be read.
         CorruptShardError: a record is damaged, and ``on_fault`` is "raise".
+        SchemaError: most records are not what features.json says.
         UsageError: unknown column or ``on_fault``.
     """
     handle = on_fault_handler(on_fault)
@@ -161,7 +167,7 @@ def read_table(
     from tfrtool.inspection.rows.batches import infer_columns
 
     paths = find_shards(shards)
-    found = infer_columns(paths, lists=lists)
+    found = infer_columns(paths, lists=lists, as_stored=as_stored)
     if columns != "all":
         found = found.select([columns] if isinstance(columns, str) else columns)
     return RowBatches(shards=paths, columns=found, on_fault=handle)
