@@ -15,7 +15,9 @@ from tests.examples.strategies import entry, int64, raw_example, string
 from tests.fuzz.target import Scramble, Target, scratch
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.inspection.rows.sandbox import Sandbox, check_select, quoted
+from tfrtool.inspection.rows.database import quoted
+from tfrtool.inspection.rows.sandbox import Sandbox, Scan
+from tfrtool.inspection.rows.statement import Statement
 from tfrtool.inspection.table.record_query import Question, answer, columns_of
 from tfrtool.inspection.table.record_table import RecordTable, RowFold, RowRequest
 from tfrtool.records.framing import Record, frame
@@ -57,21 +59,22 @@ def check(data: bytes) -> None:
 
 
 def _check_query(batch: pa.RecordBatch) -> None:
-    tables = {"records": (batch.schema, lambda names: iter([batch.select([*names])]))}
-    with contextlib.closing(Sandbox(tables)) as sandbox:
-        every = _rows(sandbox, "SELECT * FROM records")
-        assert sorted(int(str(value)) for value in every[0].values()) == [*range(batch.num_columns)]
-        for name, value in every[0].items():
-            column, text = quoted(name), f"'{value}'"
-            where = f"SELECT {column} AS found FROM records WHERE {column} = {text}"
-            assert _rows(sandbox, where) == [{"found": value}] * 2, name
+    tables: dict[str, tuple[pa.Schema, Scan]] = {
+        "records": (batch.schema, lambda names: iter([batch.select([*names])]))
+    }
+    every = _rows(tables, "SELECT * FROM records")
+    assert sorted(int(str(value)) for value in every[0].values()) == [*range(batch.num_columns)]
+    for name, value in every[0].items():
+        column, text = quoted(name), f"'{value}'"
+        where = f"SELECT {column} AS found FROM records WHERE {column} = {text}"
+        assert _rows(tables, where) == [{"found": value}] * 2, name
 
 
-def _rows(sandbox: Sandbox, sql: str) -> list[dict[str, object]]:
-    check_select(sql)
-    sandbox.check(sql)
-    table: pa.Table = sandbox.read_exactly(sql, as_text=True).read_all()
-    return table.to_pylist()  # type: ignore[no-any-return]
+def _rows(tables: dict[str, tuple[pa.Schema, Scan]], sql: str) -> list[dict[str, object]]:
+    with contextlib.closing(Sandbox(tables, Statement.parse(sql, tables))) as sandbox:
+        sandbox.check()
+        table: pa.Table = sandbox.read(as_text=True).read_all()
+        return table.to_pylist()  # type: ignore[no-any-return]
 
 
 def _check_view(payloads: list[bytes], names: set[str]) -> None:

@@ -21,7 +21,8 @@ from tfrtool.inspection.rows import query_tables
 from tfrtool.inspection.rows.batches import RowColumns, infer_columns
 from tfrtool.inspection.rows.batches import read_batches as read
 from tfrtool.inspection.rows.query import matching_records, query
-from tfrtool.inspection.rows.sandbox import check_condition, check_select, unpack_batch
+from tfrtool.inspection.rows.sandbox import unpack_batch
+from tfrtool.inspection.rows.statement import Statement, check_condition
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.progress import Progress
 
@@ -45,13 +46,13 @@ def answer(
     paths: list[Path], sql: str, faults: list[LocatedFault] | None = None
 ) -> list[tuple[Any, ...]]:
     """Return the rows of an answer, without the process that a query has of its own."""
-    check_select(sql)
+    statement = Statement.parse(sql, ["records"])
     sent: list[Any] = []
     columns = infer_columns(paths) if paths else Columns(PayloadKind.EXAMPLE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_tables, "send_to_parent", sent.append)
         records = query_tables._ShardTable(paths, columns, RowColumns(sources=paths), {})
-        query_tables._answer({"records": records}, sql, False)
+        query_tables._answer({"records": records}, statement, False)
     found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:
         assert found == []
@@ -112,7 +113,9 @@ def test_only_what_is_named_is_decoded(paths: list[Path], monkeypatch: pytest.Mo
         "SELECT x FROM records WHERE n > 5 LIMIT 1": [("n", "x")],
         "SELECT count(*) FROM records": [()],
         "SELECT * FROM records": [("label", "n", "x")],
-        "WITH a AS (SELECT n, x FROM records) SELECT max(n) FROM a": [("n",)],
+        "SELECT * EXCLUDE (label) FROM records": [("n", "x")],
+        "WITH a AS (SELECT n FROM records) SELECT max(n), count(*) FROM a": [("n",)],
+        "DESCRIBE records": [],
         "SELECT 1": [],
     }.items():
         asked.clear()

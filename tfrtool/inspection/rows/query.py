@@ -4,9 +4,9 @@ Arrow and DuckDB are imported here and in another process at the same time.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import ShardError, os_reason
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.inspection.rows.statement import Statement
 
 
 @contextmanager
@@ -73,14 +74,13 @@ def query(
     with ExitStack() as stack:
         try:
             child = stack.enter_context(SqlChild())
-            child.send(_check, sql, condition)
+            child.send(_parse, sql, condition, ["records", *(tables or {})])
             from tfrtool.inspection.rows.query_tables import answers
 
-            child.receive()
             answer = answers(
                 child,
                 shards,
-                sql,
+                cast("Statement", child.receive()),
                 tables=tables,
                 sources=sources,
                 workers=workers,
@@ -98,12 +98,13 @@ def query(
         yield reader
 
 
-def _check(sql: str, condition: str | None) -> None:
-    from tfrtool.inspection.rows.sandbox import check_condition, check_select
+def _parse(sql: str, condition: str | None, tables: Collection[str]) -> "Statement":
+    import tfrtool.inspection.rows.query_tables  # noqa: F401 - while the parent does the same
+    from tfrtool.inspection.rows.statement import Statement, check_condition
 
     if condition is not None:
         check_condition(condition)
-    check_select(sql)
+    return Statement.parse(sql, tables)
 
 
 def matching_records(

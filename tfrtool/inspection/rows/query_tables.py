@@ -32,6 +32,7 @@ from tfrtool.inspection.rows.batches import (
 from tfrtool.inspection.rows.event_columns import EventColumns
 from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch, unpack_batch
 from tfrtool.inspection.rows.sql_child import SqlChild
+from tfrtool.inspection.rows.statement import Statement
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.reader import read_shard
@@ -65,7 +66,7 @@ class _ShardTable:
     row_columns: RowColumns
     cached: Mapping[AnyPath, CachedRecords]
 
-    def schema(self) -> pa.Schema:
+    def schema(self, _: Collection[str]) -> pa.Schema:
         return self.row_columns.schema(self.columns)
 
     def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
@@ -92,7 +93,7 @@ class _ParquetTable:
 
     path: AnyPath
 
-    def schema(self) -> pa.Schema:
+    def schema(self, _: Collection[str]) -> pa.Schema:
         schema = parquet_reader.read_facts(self.path).schema
         for name, count in Counter(schema.names).items():
             if count > 1:
@@ -113,7 +114,7 @@ class _TextFile:
     def _table(self) -> TextTable:
         return TextTable.scan(self.path)
 
-    def schema(self) -> pa.Schema:
+    def schema(self, _: Collection[str]) -> pa.Schema:
         return self._table.schema()
 
     def scan(self, names: Collection[str], _: OnFault) -> Iterator[pa.RecordBatch]:
@@ -127,7 +128,7 @@ _AnyTable = _ShardTable | _ParquetTable | _TextFile
 def answers(
     child: SqlChild,
     shards: Sequence[AnyPath],
-    sql: str,
+    statement: Statement,
     *,
     tables: Mapping[str, str | os.PathLike[str]] | None,
     sources: Paths | None,
@@ -139,7 +140,7 @@ def answers(
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> Iterator[pa.RecordBatchReader]:
-    """Do what `query` does, in a process that has checked the statement."""
+    """Do what `query` does, in a process that has parsed the statement."""
     folding = workers if isinstance(workers, Engine) else Processes(workers, ready=[child])
     with ExitStack() as copies:
         known: dict[str, _AnyTable] = {}
@@ -172,7 +173,7 @@ def answers(
             named = (tables or {}).get(name, sources)
             row_columns = RowColumns.of(paths, columns, paths if named is None else named)
             known[name] = _ShardTable(paths, columns, row_columns, cached)
-        child.send(_answer, known, sql, as_text)
+        child.send(_answer, known, statement, as_text)
 
         def results() -> Iterator[Any]:
             meter = None
@@ -222,21 +223,21 @@ def _located(
     return found
 
 
-def _answer(known: Mapping[str, _AnyTable], sql: str, as_text: bool) -> None:
+def _answer(known: Mapping[str, _AnyTable], statement: Statement, as_text: bool) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
-    tables = {name: _reported(one) for name, one in known.items()}
-    with closing(Sandbox(tables)) as sandbox:
+    tables = {name: _reported(one, statement.names) for name, one in known.items()}
+    with closing(Sandbox(tables, statement)) as sandbox:
         try:
-            sandbox.check(sql)
-            with sandbox.read_exactly(sql, as_text=as_text) as reader:
+            sandbox.check()
+            with sandbox.read(as_text=as_text) as reader:
                 send_to_parent(reader.schema)
                 for batch in reader:
                     send_to_parent(pack_batch(batch))
         except Exception as error:
-            raise sandbox.as_error(error, sql) from error
+            raise sandbox.as_error(error) from error
 
 
-def _reported(table: _AnyTable) -> tuple[pa.Schema, Scan]:
+def _reported(table: _AnyTable, mentioned: Collection[str]) -> tuple[pa.Schema, Scan]:
     """Return a table's schema and rows; its first scan reports damage."""
     scans = 0
 
@@ -245,4 +246,4 @@ def _reported(table: _AnyTable) -> tuple[pa.Schema, Scan]:
         scans += 1
         return table.scan(names, send_to_parent if scans == 1 else lambda _: None)
 
-    return table.schema(), scan
+    return table.schema(mentioned), scan

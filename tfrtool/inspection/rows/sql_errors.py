@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from tfrtool.errors import ShardError, UsageError, human_bytes, suggestion
 from tfrtool.storage.limits import MAX_SQL_MEMORY
 
-_HIDDEN = re.compile("_[0-9a-f]{16}")
-"""Columns that no query names."""
-
 _MESSAGE = 300
 """Characters of DuckDB's message, which may quote a value of any length."""
 
@@ -79,6 +76,8 @@ _MEANINGS = (
 
 _COMPARED = re.compile(r"could not convert string '(.*)' to ((?:U?INT|FLOAT|DOUBLE)\w*)", re.DOTALL)
 
+_NOT_BYTES = re.compile(r"bytes can't be compared with ('.*');", re.DOTALL)
+
 _OPERATOR = (
     r"""("[^"]+"|\b\w+\b)\s*(?:[=<>!]{1,2}|(?:NOT\s+)?IN\b|(?:NOT\s+)?BETWEEN\b)"""
     r"""\s*\(?\s*(?:'[^']*'\s*,\s*)*"""
@@ -111,7 +110,10 @@ def as_sql_error(
     kinds = tuple(getattr(duckdb, f"{name}Exception") for name in _OF_QUERY)
     # No value can be cast from one of these types to the other.
     is_wrong = isinstance(error, kinds) or "Unimplemented type for cast" in str(error)
-    what, kind = sql_message(error), UsageError if is_wrong else ShardError
+    what = sql_message(error)
+    if found := _NOT_BYTES.match(what):  # a text of the query, or of a record
+        is_wrong = found[1] in sql
+    kind = UsageError if is_wrong else ShardError
     if compared := _COMPARED.match(what):
         text, dtype = compared.groups()
         literal = re.escape(f"'{text}'")
@@ -157,8 +159,7 @@ def _hint(
     if unknown is None or "Values list" in error:  # of a subquery
         return None
     candidates = re.findall(r'(?<=[:,] )"([^"\n]+)"', error.partition("\nCandidate ")[2])
-    visible = [name for name in columns if not _HIDDEN.fullmatch(name)]
-    names = [*sorted(visible, key=lambda name: name[:1] == "_"), *candidates]
+    names = [*sorted(columns, key=lambda name: name[:1] == "_"), *candidates]
     typed = dict.fromkeys(name if name.isidentifier() else f'"{name}"' for name in names)
     hint = suggestion(unknown[1], typed, "columns")
     if f'"{unknown[1]}"' in sql and hint and hint.startswith("columns"):

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.inspection.rows.batches import LABEL_NAME
-from tfrtool.inspection.rows.sandbox import check_condition, connect, quoted_names
+from tfrtool.inspection.rows.database import connect, literal, quoted, unique_names
 from tfrtool.inspection.rows.sql_errors import as_sql_error
+from tfrtool.inspection.rows.statement import check_condition
 from tfrtool.inspection.table.record_table import OWN, SIDES, RecordTable, TableFeature, TablePiece
 
 IMAGE_COLUMNS = ("width", "height", "brightness", "entropy")
@@ -119,12 +120,13 @@ class RecordQuery:
         self.features = _merged(table.pieces)
         extra = [LABEL_NAME] * bool(table.class_names) + [*IMAGE_COLUMNS] * self.has_images
         extra = [*PLACES, *(name for name in extra if name not in self.features)]
-        quoted = quoted_names([*(f"#{name}" for name in _HIDDEN), *extra, *self.features])
-        names = dict(zip([*extra, *self.features], quoted[len(_HIDDEN) :], strict=True))
+        shown = unique_names([*(f"#{name}" for name in _HIDDEN), *extra, *self.features])
+        shown = [quoted(name) for name in shown[len(_HIDDEN) :]]
+        names = dict(zip([*extra, *self.features], shown, strict=True))
         self.quoted = {name: names[name] for name in [*self.features, *extra]}
         self._connection = connect(table.folder)
         for name in SIDES:
-            file = _literal(str(table.folder / getattr(table, name)))
+            file = literal(str(table.folder / getattr(table, name)))
             self._connection.execute(f"CREATE TABLE {name} AS FROM read_parquet({file}, {_READ})")
         groups: dict[tuple[tuple[TableFeature, ...], int], list[str]] = {}
         for piece in table.pieces:
@@ -134,7 +136,7 @@ class RecordQuery:
         selects = [
             f"SELECT {stored}, record + {start} AS record, "
             f"{''.join(self._value(number, held) for number in range(len(self.features)))} "
-            f"FROM read_parquet([{', '.join(map(_literal, files))}], {_READ})"
+            f"FROM read_parquet([{', '.join(map(literal, files))}], {_READ})"
             for (held, start), files in groups.items()
         ]
         # Features may have any name, such as path: here they are v0, v1 ...
@@ -186,17 +188,17 @@ class RecordQuery:
             check_condition(question.where)
             parts.append(f"(\n{question.where}\n)")
         if question.text.strip():
-            parts.append(self._contains(_literal(question.text.strip().lower())))
+            parts.append(self._contains(literal(question.text.strip().lower())))
         if question.split is not None:
-            parts.append(f"coalesce(_split, '') = {_literal(question.split)}")
+            parts.append(f"coalesce(_split, '') = {literal(question.split)}")
         if question.label is not None:
-            parts.append(f'list_contains("#classes", {_literal(question.label)})')
+            parts.append(f'list_contains("#classes", {literal(question.label)})')
         if question.shard is not None:
             parts.append(f'"#shard" = {question.shard}')
         if question.record is not None:
             parts.append('"#shard" = {} AND _record = {}'.format(*question.record))
         if question.fault is not None:
-            kind = f'list_contains("#faults", {_literal(question.fault)})'
+            kind = f'list_contains("#faults", {literal(question.fault)})'
             parts.append('len("#faults") > 0' if question.fault == "any" else kind)
         if question.size is not None:
             parts.append(f"{self.size_group} = {question.size}")
@@ -335,7 +337,7 @@ def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
                 f"SELECT {column} FROM records WHERE len({column}) <= 30 GROUP BY 1 HAVING "
                 "20 * count(*) > (SELECT count(*) FROM records) ORDER BY count(*), 1 LIMIT 1"
             )
-            examples += [f"{shown} = {_literal(value)}" for (value,) in found]
+            examples += [f"{shown} = {literal(value)}" for (value,) in found]
         else:
             ((low, mean, high),) = query.fetch(
                 f"SELECT min({column}), avg({column}), max({column}) FROM records "
@@ -370,7 +372,3 @@ def _row_column(name: str) -> str:
 
 def _of(name: str, record: RecordKey) -> str:
     return 'SELECT "#{}" FROM records WHERE "#shard" = {} AND _record = {}'.format(name, *record)
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
