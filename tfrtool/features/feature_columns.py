@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import (
     EXACT,
@@ -18,7 +20,9 @@ from tfrtool.examples.arrow.columns import (
     Form,
 )
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
-from tfrtool.examples.example import PayloadKind, feature_key
+from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.examples.example import PayloadKind, feature_key, feature_name
+from tfrtool.features.flatten import FlatFeatures
 from tfrtool.features.nested import FieldMisfit, NestedBuild, arrow_type
 from tfrtool.features.stored_layout import stored_features
 from tfrtool.features.types import (
@@ -29,6 +33,7 @@ from tfrtool.features.types import (
     field_at,
     leaves_of,
     select_fields,
+    tree_from_json,
     tree_json,
 )
 
@@ -82,6 +87,16 @@ class FeatureColumns(DecodedColumns):
         return tuple(path for path in paths if path not in self.root.fields)
 
     @property
+    def images(self) -> tuple[str, ...]:
+        """The columns that have one encoded image in a record."""
+        fields = zip(self.names, self.root.fields.values(), strict=True)
+        return tuple(
+            name
+            for name, item in fields
+            if isinstance(item, Values) and item.kind is Kind.IMAGE and not item.shape
+        )
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """The columns that have one whole number in a record; labels first."""
         leaves = [
@@ -93,6 +108,10 @@ class FeatureColumns(DecodedColumns):
         integers = [one for one in leaves if one.values.kind in kinds and not one.values.is_float]
         integers.sort(key=lambda leaf: kinds.index(leaf.values.kind))
         return tuple(leaf.path for leaf in integers)
+
+    def is_single(self, name: str) -> bool:
+        """Return whether a record has at most one value in a column."""
+        return isinstance(self.select([name]).root.fields.get(name), Values)
 
     def select(self, names: Iterable[str]) -> "FeatureColumns":
         """Return the fields of these names or paths, in this order; `UsageError` without one."""
@@ -108,6 +127,45 @@ class FeatureColumns(DecodedColumns):
             found = field_at(self.root, path) if path in wanted else None
             fields |= {} if found is None else {path: found}
         return FeatureColumns.of(Struct(fields))
+
+    def renamed(self, names: Mapping[str, str]) -> "FeatureColumns":
+        """Return the same fields, some under other names."""
+        fields = self.root.fields.items()
+        return FeatureColumns.of(Struct({names.get(name, name): item for name, item in fields}))
+
+    @property
+    def stored(self) -> Columns:
+        """The stored features as columns of lists."""
+        features = {feature.key: feature.dtype for feature in stored_features(self.root)}
+        columns = (
+            Column(key=feature_key(key), form=Form.LIST, dtype=dtype)
+            for key, dtype in features.items()
+        )
+        return Columns(PayloadKind.EXAMPLE, tuple(columns))
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Return Examples that store rows; `SchemaError` for a value that no feature holds."""
+        flat, stored = FlatFeatures(self.root, batch.columns, batch.num_rows), self.stored
+        arrays = [flat.arrays[feature_name(column.key)] for column in stored.columns]
+        if not arrays:
+            return [b""] * batch.num_rows
+        return encode_batch(pa.record_batch(arrays, schema=stored.to_arrow()), stored)
+
+    @classmethod
+    def from_json(cls, data: Any) -> "FeatureColumns":
+        """Read what a schema's metadata holds; a ValueError or its like if it is something else."""
+        root = tree_from_json(data["features"])
+        if not isinstance(root, Struct):
+            raise ValueError("the features are not a struct")
+        return cls.of(root)
+
+    @classmethod
+    def declared_by(cls, schema: pa.Schema) -> "FeatureColumns | None":
+        """Return the columns that a schema's metadata says it has, if it does."""
+        try:
+            return cls.from_json(json.loads((schema.metadata or {})[METADATA]))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, UsageError):
+            return None
 
     def to_arrow(
         self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
@@ -145,14 +203,7 @@ class FeatureColumns(DecodedColumns):
         """
         misfits, damaged = dict[int, dict[str, FieldMisfit]](), dict[int, str]()
         places = np.arange(len(payloads))
-        features = {one.key: one.dtype for one in stored_features(self.root)}
-        stored = Columns(
-            PayloadKind.EXAMPLE,
-            tuple(
-                Column(key=feature_key(key), form=Form.LIST, dtype=dtype)
-                for key, dtype in features.items()
-            ),
-        )
+        stored = self.stored
         while True:
             try:
                 chosen = [payloads[row] for row in places.tolist()]
@@ -163,7 +214,8 @@ class FeatureColumns(DecodedColumns):
                 reasons = error.others.values()
                 damaged |= zip(places[bad].tolist(), reasons, strict=True)
                 places = np.delete(places, bad)
-        arrays = dict(zip(features, flat.columns, strict=True))
+        keys = (feature_name(column.key) for column in stored.columns)
+        arrays = dict(zip(keys, flat.columns, strict=True))
         while True:
             build = NestedBuild(self.root, arrays, len(places), strict=strict)
             if not build.misfits:

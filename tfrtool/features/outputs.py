@@ -1,11 +1,21 @@
 """A tree of fields in the terms of other libraries: Hugging Face's datasets, TensorFlow."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrtool.examples.arrow.arrays import list_array, struct_array
 from tfrtool.examples.example import DType
 from tfrtool.examples.schema import FeatureSpec, Schema
+from tfrtool.features.nested import arrow_type
 from tfrtool.features.stored_layout import stored_leaf
 from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
+
+IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+"""How Hugging Face's datasets store an image."""
 
 _HUGGING_FACE_TYPES = {Kind.BOOL: "bool", Kind.TEXT: "string", Kind.LABEL: "int64"}
 
@@ -57,3 +67,62 @@ def stored_schema(root: Struct) -> Schema:
                 shape = (len(values.shape),)
             specs.append(FeatureSpec(name=feature.key, dtype=DType(feature.dtype), shape=shape))
     return Schema(tuple(specs))
+
+
+def has_images(item: Field) -> bool:
+    """Return whether there are encoded images in a field, or it is one."""
+    return any(leaf.values.kind is Kind.IMAGE for leaf in leaves_of(item))
+
+
+def table_type(item: Field) -> pa.DataType:
+    """Return the Arrow type of a field whose images are structs of bytes and path."""
+    if not has_images(item):
+        return arrow_type(item)
+    if isinstance(item, Struct):
+        return pa.struct([(name, table_type(part)) for name, part in item.fields.items()])
+    return pa.list_(table_type(item.item)) if isinstance(item, ListOf) else IMAGE_STRUCT
+
+
+def with_image_structs(item: Field, array: pa.Array) -> pa.Array:
+    """Return an array of a field with each image as a struct; the paths are null."""
+    return _changed(item, array, _as_struct)
+
+
+def without_image_structs(item: Field, array: pa.Array) -> pa.Array:
+    """Return an array of `table_type` with the bytes alone of each image."""
+    return _changed(item, array, lambda images: pc.struct_field(images, "bytes"))
+
+
+def image_leaves(item: Field, name: str) -> Iterator[str]:
+    """Yield the paths in Parquet of the bytes of images in a column."""
+    if isinstance(item, Struct):
+        for key, part in item.fields.items():
+            yield from image_leaves(part, f"{name}.{key}")
+    elif isinstance(item, ListOf):
+        yield from image_leaves(item.item, f"{name}.list.element")
+    elif item.kind is Kind.IMAGE:
+        yield f"{name}.bytes"
+
+
+def _as_struct(images: pa.Array) -> pa.Array:
+    nulls = images.is_null() if images.null_count else None
+    paths = pa.nulls(len(images), pa.string())
+    return pa.StructArray.from_arrays([images, paths], fields=list(IMAGE_STRUCT), mask=nulls)
+
+
+def _changed(item: Field, array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Return an array with a function applied to its images."""
+    if not has_images(item):
+        return array
+    if isinstance(item, Struct):
+        parts = zip(item.fields.items(), array.flatten(), strict=True)
+        fields = {name: _changed(part, child, change) for (name, part), child in parts}
+        kind = pa.struct([(name, child.type) for name, child in fields.items()])
+        places = np.flatnonzero(np.asarray(array.is_valid()))
+        return struct_array(kind, len(array), places, [*fields.values()])
+    if isinstance(item, ListOf):
+        items = _changed(item.item, array.flatten(), change)
+        places = np.flatnonzero(np.asarray(array.is_valid()))
+        counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))[places]
+        return list_array(pa.list_(items.type), len(array), places, counts, items)
+    return change(array)

@@ -266,6 +266,20 @@ def only_fields(item: Field, paths: Collection[str], path: str = "") -> Field | 
     return Struct(fields) if fields else None
 
 
+def has_logical_types(root: Struct) -> bool:
+    """Return whether a tree says more than the names and types of features, and of their lists."""
+    return not all(map(_is_plain, root.fields.values()))
+
+
+def _is_plain(item: Field) -> bool:
+    values = item.item if isinstance(item, ListOf) else item
+    if not isinstance(values, Values) or values.shape or values.encoding is not Encoding.NONE:
+        return False
+    if values.kind is Kind.IMAGE:
+        return item is values
+    return values.kind is not Kind.BOOL and values.dtype in ("", "int64", "float32")
+
+
 def tree_json(item: Field) -> Any:
     """Return a field as JSON: types as they are spelled."""
     if isinstance(item, Struct):

@@ -43,7 +43,7 @@ from tfrtool.errors import (
     human_count,
     some_of,
 )
-from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, Form
+from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, DecodedColumns, Form
 from tfrtool.examples.arrow.foreign import conversion_error
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
@@ -51,7 +51,16 @@ from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.stored_types import SCHEMA, StoredTypes
-from tfrtool.examples.tfds_metadata import LABEL_SIGNS, DatasetInfo, SplitInfo, labels_file
+from tfrtool.examples.tfds_metadata import (
+    FEATURES,
+    LABEL_SIGNS,
+    DatasetInfo,
+    SplitInfo,
+    labels_file,
+)
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.sources import AS_STORED, declared_features
+from tfrtool.features.types import has_logical_types
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.schema.data_schema import DataSchema
 from tfrtool.records.compression import named_compression
@@ -154,6 +163,12 @@ def convert(
         raise UsageError("--index requires a directory of TFRecord shards as TARGET")
     if options.proto is not None:
         source_format = _message_format(options, source_format, target_format)
+    tree_notes = list[str]()
+    if is_table := source_format.payloads and target_format.spec.holds == "table":
+        source_format, tree_notes = _declared_format(options, source_format, found.paths)
+    if options.as_stored and not is_table:
+        what = "--as-stored applies to records that become a table"
+        raise UsageError(what)
     stem_path = folder.with_suffix("") if single else folder
     if named_compression(stem_path) or _may_be_compressed(stem_path.name):
         stem_path = stem_path.with_suffix("")
@@ -225,7 +240,7 @@ def convert(
         if single:
             pattern = folder.name.replace("{", "{{").replace("}", "}}")
         noted = (note for scan in scans.values() for note in scan.notes)
-        notes = [*dict.fromkeys((*found.notes, *noted, *column_notes))]
+        notes = [*dict.fromkeys((*found.notes, *noted, *tree_notes, *column_notes))]
         for text in shorten_notes([*losses, *notes]):
             options.on_note(text)
         tasks = [
@@ -275,6 +290,7 @@ def convert(
             "exact": exact,
             "lists": options.lists,
             "flatten": options.flatten,
+            "as_stored": options.as_stored,
             "schema": None if schema is None else schema_types(schema),
             "label_feature": label_feature,
         }
@@ -369,6 +385,28 @@ def _message_format(
     return type(source_format)(MessageColumns.read(str(options.proto)))
 
 
+def _declared_format(
+    options: ConvertOptions, source_format: Format, shards: Sequence[AnyPath]
+) -> tuple[Format, list[str]]:
+    """Return a format of payloads that decodes what features.json describes, and notes.
+
+    Where it describes only what features hold by themselves, they are decoded as such.
+    """
+    flat_only = ("cast", "lists", "schema")
+    asked = [f"--{name}" for name in flat_only if getattr(options, name)]
+    if options.as_stored or options.proto is not None:
+        return source_format, []
+    declared = declared_features(shards)
+    if not isinstance(source_format, PayloadFormat):
+        return source_format, []
+    if declared.columns is None or not has_logical_types(declared.columns.root):
+        return source_format, []
+    if asked:
+        return source_format, [f"with {asked[0]}, features are written as they are stored"]
+    notes = [note for note in declared.notes if not note.startswith("not shown: ")]
+    return type(source_format)(declared.columns), notes
+
+
 def shorten_notes(notes: Sequence[str]) -> list[str]:
     """Return notes without those that repeat three others on further columns, and their number."""
     alike: dict[str, list[str]] = {}
@@ -452,8 +490,9 @@ def _content_of(
     if schema is not None and not typed:
         types = {one.name: ColumnType(one.dtype) for one in schema.features if one.dtype} | types
     notes, native = list[str](), None
-    if isinstance(known[0].columns, MessageColumns):
-        columns: Columns = known[0].columns
+    if isinstance(known[0].columns, DecodedColumns):
+        columns: Columns = _decoded_columns(scans, options)
+        notes = _undeclared_notes(scans, columns)
     elif source_format.payloads:
         columns = _total(scans).table_columns(lists=lists)
         native = StoredTypes.read(scan.path for scan in scans).apply(columns)
@@ -462,7 +501,7 @@ def _content_of(
         rows = [scan for scan in scans if scan.rows] or scans[:1]
         columns, notes = _merged(source_format, rows, select, types, lists=lists)
     cast_columns = columns.select(cast)
-    if source_format.payloads:
+    if source_format.payloads and not isinstance(columns, DecodedColumns):
         _check_text_casts(cast_columns, cast)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
@@ -488,15 +527,55 @@ def _content_of(
         return content, notes
     if source_format.payloads:
         carried = CarriedMetadata(folders)
-        for name, column in zip(content.columns.names, content.columns.columns, strict=True):
+        for name in _label_names(content.columns):
             files = (labels_file(name, sign) for sign in LABEL_SIGNS)
             text = next((carried.labels[one] for one in files if one in carried.labels), "")
-            if column.dtype is DType.INT64 and text:
+            if text:
                 lines = (line.strip() for line in text.split("\n"))
                 class_names[name] = tuple(filter(None, lines))
         tfds = None if select else carried.features
         content = replace(content, class_files=carried.labels, tfds=tfds)
     return replace(content, images=_images(source_format, scans, content)), notes
+
+
+def _label_names(columns: Columns) -> Sequence[str]:
+    """Return the columns of whole numbers, which may have names of classes."""
+    if isinstance(columns, FeatureColumns):
+        return columns.numbers
+    named = zip(columns.names, columns.columns, strict=True)
+    return [name for name, column in named if column.dtype is DType.INT64]
+
+
+def _decoded_columns(scans: Sequence[Scan], options: ConvertOptions) -> Columns:
+    """Return the columns of files that hold the same messages or the same tree of features.
+
+    Raises:
+        SchemaError: they hold different ones.
+        UsageError: an option that applies to features alone.
+    """
+    first = scans[0]
+    for scan in scans:
+        if scan.content.columns != first.content.columns:
+            what = f"its columns are not those of {first.path.name}"
+            raise SchemaError(what, path=scan.path)
+    for name in ("cast", "lists", "schema"):
+        if getattr(options, name):
+            hint = "use --as-stored when you make the table"
+            raise UsageError(f"--{name} doesn't apply to nested columns", hint=hint)
+    return first.content.columns
+
+
+def _undeclared_notes(scans: Sequence[Scan], columns: Columns) -> list[str]:
+    """Return a note on features that features.json doesn't describe, and no column has."""
+    total = _total(scans)
+    if not isinstance(columns, FeatureColumns):
+        return []
+    known = {column.key for column in columns.stored.columns}
+    others = [feature.name for feature in total.features() if feature.key not in known]
+    if not others:
+        return []
+    what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
+    return [f"not converted: {what}; {AS_STORED}"]
 
 
 def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
@@ -568,14 +647,16 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
         raise UsageError(_WHOLE)
     content.columns.select(names)
     new = {name: names.get(name, name) for name in content.columns.names}
-    columns = [
-        replace(one, key=feature_key(names[name])) if name in names else one
-        for name, one in zip(new, content.columns.columns, strict=True)
-    ]
-    try:
+    if len({*new.values()}) < len(new):
+        raise UsageError("--rename gives two columns the same name")
+    if isinstance(content.columns, FeatureColumns):
+        renamed: Columns = content.columns.renamed(names)
+    else:
+        columns = [
+            replace(one, key=feature_key(names[name])) if name in names else one
+            for name, one in zip(new, content.columns.columns, strict=True)
+        ]
         renamed = Columns(content.columns.kind, tuple(columns))
-    except ValueError as error:
-        raise UsageError("--rename gives two columns the same name") from error
     return replace(
         content,
         columns=renamed,
@@ -771,6 +852,8 @@ def _table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
 def _images(source_format: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
     """Return the columns that have an encoded image in each of the first records of some files."""
     names, seen = [], set[str]()
+    if isinstance(content.columns, FeatureColumns):
+        return content.columns.images
     for name, column in zip(content.columns.names, content.columns.columns, strict=True):
         is_bytes = column.dtype is DType.STRING and not column.is_text and column.form.is_single
         names += [name] if is_bytes else []

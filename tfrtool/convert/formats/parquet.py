@@ -22,7 +22,7 @@ from tfrtool.convert.formats.record_format import (
     naming_file,
 )
 from tfrtool.errors import SourceError
-from tfrtool.examples.arrow.columns import EXACT, Column, Columns, Form
+from tfrtool.examples.arrow.columns import EXACT, PLACES, Column, Columns, DecodedColumns, Form
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.foreign import (
@@ -33,10 +33,18 @@ from tfrtool.examples.arrow.foreign import (
     flattened,
     foreign_columns,
 )
-from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.outputs import (
+    IMAGE_STRUCT,
+    image_leaves,
+    table_type,
+    with_image_structs,
+    without_image_structs,
+)
+from tfrtool.features.outputs import hugging_face_features as tree_features
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
@@ -58,7 +66,6 @@ _NAMED = b"tfrtool.named"
 
 _Table = TypeVar("_Table", pa.Schema, pa.RecordBatch)
 _IMAGE_PARTS = ("bytes", "path")
-_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _NOTHING = pa.field("_record", pa.int64())
 """The column of records without any feature, whose number must be kept."""
 
@@ -88,7 +95,9 @@ class ParquetFormat(Format):
         top_level = facts.schema.names
         if self._flatten:
             facts = _flat_facts(facts)
-        sizes, doubles = NestedSizes(facts.schema), double_columns(facts.schema)
+        is_tree = _tree_of(facts.schema) is not None
+        sizes = NestedSizes(pa.schema([]) if is_tree else facts.schema)
+        doubles = {} if is_tree else double_columns(facts.schema)
         numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
         first = 0
         if names := {part for name in (*doubles, *sizes.sizes) for part in _parents(name)}:
@@ -136,7 +145,12 @@ class ParquetFormat(Format):
         self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
-        if isinstance(content.columns, MessageColumns):  # that was just written
+        tree = _tree_of(rows.schema)
+        if tree is not None:
+            with _arrow_errors(path):
+                yield _tree_batch(rows, tree, content)
+            return
+        if isinstance(content.columns, DecodedColumns):  # that was just written
             yield rows.replace_schema_metadata(content.schema.metadata)
             return
         with _arrow_errors(path):
@@ -162,10 +176,14 @@ class ParquetFormat(Format):
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
         """Give a file to write."""
-        images = [f"{name}.bytes" for name in content.images]
-        fields = [
-            one.with_type(_IMAGE) if one.name in content.images else one for one in content.schema
-        ] or [_NOTHING]
+        tree = content.columns.root.fields if isinstance(content.columns, FeatureColumns) else {}
+        items = dict(zip(content.columns.names, tree.values(), strict=False))
+        images = [f"{name}.bytes" for name in content.images if name not in items]
+        images += [leaf for name, item in items.items() for leaf in image_leaves(item, name)]
+        kinds = {name: table_type(item) for name, item in items.items()}
+        kinds |= dict.fromkeys(content.images, IMAGE_STRUCT)
+        fields = [one.with_type(kinds.get(one.name, one.type)) for one in content.schema]
+        fields = fields or [_NOTHING]
         metadata = {
             **content.schema.metadata,
             _HUGGING_FACE: json.dumps({"info": {"features": _features(content)}}),
@@ -189,6 +207,9 @@ class ParquetFormat(Format):
         def put(rows: pa.RecordBatch) -> None:
             rows = content.with_names(rows)
             arrays = _with_structs(rows, content.images) or [pa.nulls(rows.num_rows, pa.int64())]
+            for at, name in enumerate(rows.schema.names):
+                if name in items and name not in content.images:
+                    arrays[at] = with_image_structs(items[name], arrays[at])
             nonlocal size
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
             size += batches[-1].nbytes
@@ -290,6 +311,9 @@ def _as_in(content: Column | None, stored: Column) -> Column:
 
 def _features(content: Content) -> dict[str, Any]:
     """Return what Hugging Face's metadata say of images and class names."""
+    if isinstance(content.columns, FeatureColumns):
+        items = zip(content.columns.names, content.columns.root.fields.values(), strict=True)
+        return {name: tree_features(item) for name, item in items}
     features: dict[str, Any] = {name: {"_type": "Image"} for name in content.images}
     lists = {one.name for one in content.schema if pa.types.is_list(one.type)}
     for name, names in content.class_names.items():
@@ -311,7 +335,7 @@ def _with_structs(rows: pa.RecordBatch, images: Sequence[str]) -> list[pa.Array]
         images_of, nulls = arrays[name], arrays[name].is_null() if arrays[name].null_count else None
         paths = paths if nulls is None else pc.if_else(nulls, pa.scalar(None, pa.string()), paths)
         arrays[name] = pa.StructArray.from_arrays(
-            [images_of, paths], fields=list(_IMAGE), mask=nulls
+            [images_of, paths], fields=list(IMAGE_STRUCT), mask=nulls
         )
     return list(arrays.values())
 
@@ -324,6 +348,36 @@ def _arrow_errors(path: AnyPath) -> Iterator[None]:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         what = "not a table that Arrow can read, or truncated or damaged"
         raise SourceError(what, path=path, found=reason) from error
+
+
+def _tree_of(schema: pa.Schema) -> FeatureColumns | None:
+    """Return the tree of a table that this tool made; None of any other table."""
+    columns = FeatureColumns.declared_by(schema)
+    if columns is None:
+        return None
+    items = dict(zip(columns.names, columns.root.fields.values(), strict=True))
+    chosen = [field for field in schema if field.name not in (EXACT, *PLACES)]
+    if any(one.name not in items or table_type(items[one.name]) != one.type for one in chosen):
+        return None
+    return columns.narrowed([field.name for field in chosen])
+
+
+def _tree_batch(rows: pa.RecordBatch, tree: FeatureColumns, content: Content) -> pa.RecordBatch:
+    """Return rows of a tree's table with the columns of a conversion."""
+    arrays = [
+        without_image_structs(item, rows.column(name))
+        for name, item in zip(tree.names, tree.root.fields.values(), strict=True)
+    ]
+    exact = EXACT in rows.schema.names
+    arrays += [rows.column(EXACT)] if exact else []
+    batch = pa.RecordBatch.from_arrays(arrays, schema=tree.to_arrow(exact=exact))
+    if tree == content.columns and exact == content.exact:
+        return batch.replace_schema_metadata(content.schema.metadata)
+    if {*content.schema.names} <= {*batch.schema.names}:
+        chosen = batch.select(content.schema.names)
+        if chosen.schema.types == content.schema.types:
+            return chosen.replace_schema_metadata(content.schema.metadata)
+    return decode_batch(encode_batch(batch, tree), content.columns, exact=content.exact)
 
 
 def _columns(
@@ -355,7 +409,14 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
     In a column of somebody else, a null is a feature that is absent.
     """
     schema = facts.schema
-    columns, images, notes = _columns(schema, sizes)
+    tree = _tree_of(schema)
+    columns: Columns
+    images: list[str]
+    notes: tuple[str, ...] | None
+    if tree is None:
+        columns, images, notes = _columns(schema, sizes)
+    else:
+        columns, images, notes = tree, [], None
     if notes is not None:
         notes += tuple(
             f"column {name!r}: intervals become 12 bytes each"
@@ -380,7 +441,7 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
     files = metadata_json(schema, _CLASS_FILES)
     return Content(
         columns=replace(columns, columns=tuple(nullable)),
-        exact=EXACT in schema.names and Columns.declared(schema) is not None,
+        exact=EXACT in schema.names and (tree is not None or Columns.declared(schema) is not None),
         class_names=names,
         class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
         tfds=metadata_json(schema, _TFDS),

@@ -16,7 +16,7 @@ from tfrtool.convert.formats.array_reader import library, read_parts
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan, WriteBatch
 from tfrtool.errors import WriteError, reason_of
-from tfrtool.examples.arrow.columns import Column, Form
+from tfrtool.examples.arrow.columns import Column, DecodedColumns, Form
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
@@ -31,6 +31,8 @@ from tfrtool.examples.tfds_metadata import (
     dimensions,
     labels_file,
 )
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.tfds_tree import tfds_of_tree
 from tfrtool.inspection.rows.batches import decode_records, in_batches
 from tfrtool.records.compression import (
     Compression,
@@ -59,9 +61,9 @@ class PayloadFormat(Format):
 
     tfds_name: ClassVar[str]
 
-    def __init__(self, proto: MessageColumns | None = None) -> None:
-        """Take the fields of other messages, to decode payloads as these."""
-        self.proto = proto
+    def __init__(self, decoded: DecodedColumns | None = None) -> None:
+        """Take the columns to decode payloads to, where they are not a feature each."""
+        self.decoded = decoded
 
     @abc.abstractmethod
     def read(
@@ -79,19 +81,21 @@ class PayloadFormat(Format):
         for records in filter(None, self.read(path, ReadPosition(), faults.append)):
             positions.append(ReadPosition(rows, records[0].offset, records[0].index))
             payloads = [record.payload for record in records]
-            if self.proto is None:
-                fold.add(payloads)
+            if isinstance(self.decoded, MessageColumns):
+                unknown += sum(map(self.decoded.unknown_bytes, payloads))
             else:
-                unknown += sum(map(self.proto.unknown_bytes, payloads))
+                fold.add(payloads)
             rows += len(payloads)
             size += sum(map(len, payloads))
-        note = None if self.proto is None else self.proto.unknown_note(unknown)
+        note = None
+        if isinstance(self.decoded, MessageColumns):
+            note = self.decoded.unknown_note(unknown)
         return Scan(
             path=path,
             rows=rows,
             bytes=size,
             positions=positions if positions and self._seekable(path) else [ReadPosition()],
-            content=Content(columns=self.proto or fold.table_columns()),
+            content=Content(columns=self.decoded or fold.table_columns()),
             notes=() if note is None else (note,),
             fold=fold,
             faults=tuple(fault for fault in faults if fault.kind is not FaultKind.EMPTY),
@@ -140,10 +144,12 @@ class PayloadFormat(Format):
                 texts[name] = content.class_files[name]
         features = {
             name: _feature(name, one, content)
-            for name, one in zip(columns.names, columns.columns, strict=True)
+            for name, one in zip(columns.names, columns.columns, strict=False)
             if one.form is not Form.FEATURE
         }
         inferred = connector("FeaturesDict", featuresDict={"features": features})
+        if isinstance(columns, FeatureColumns):
+            inferred = tfds_of_tree(columns.root)
         described = info.to_json() | {"fileFormat": self.tfds_name}
         schema = {SCHEMA: content.to_text()} if columns != columns.plain else {}
         return dataset_texts(texts, content.tfds or inferred, described) | schema

@@ -22,6 +22,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of
 from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
@@ -75,7 +76,7 @@ class Content:
         name, names = self.label or next(iter(self.class_names), ""), self.columns.names
         if not (self.named and name in names and LABEL_NAME not in names):
             return None
-        is_single = self.columns.select([name]).columns[0].form.is_single
+        is_single = self.columns.is_single(name)
         return name if is_single and self.class_names.get(name) else None
 
     def with_names(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -105,7 +106,7 @@ class Content:
     def from_json(cls, data: Any) -> "Content":
         """Read what `to_json` returns; a ValueError or its like if it is something else."""
         return cls(
-            columns=Columns.from_json(data["columns"]),
+            columns=columns_of_json(data["columns"]),
             exact=bool(data["exact"]),
             class_names={
                 name: tuple(map(str, names)) for name, names in data["class_names"].items()
@@ -113,6 +114,11 @@ class Content:
             class_files={name: str(text) for name, text in data.get("class_files", {}).items()},
             tfds=data["tfds"],
         )
+
+
+def columns_of_json(data: Any) -> Columns:
+    """Read the columns that a schema's metadata holds; the errors of `Columns.from_json`."""
+    return FeatureColumns.from_json(data) if "features" in data else Columns.from_json(data)
 
 
 class ReadPosition(NamedTuple):

@@ -25,14 +25,24 @@ from tfrtool.errors import (
     os_errors_as,
     printable,
 )
-from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, TYPES, Column, Columns, Form
+from tfrtool.examples.arrow.columns import (
+    EXACT,
+    PAYLOAD,
+    TYPES,
+    Column,
+    Columns,
+    DecodedColumns,
+    Form,
+)
 from tfrtool.examples.arrow.foreign import conform, conversion_error
-from tfrtool.examples.arrow.messages import MessageColumns
-from tfrtool.examples.arrow.value_types import logical_word, map_values, texts_of
+from tfrtool.examples.arrow.value_types import as_logical, logical_word, map_values, texts_of
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.stored_types import SCHEMA, schema_of
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.sources import with_info
+from tfrtool.features.types import Kind, Values
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, LABEL_NAME, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.formats.csv_options import CsvOptions
@@ -104,8 +114,10 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_map(kind):
         types = kind.key_type, kind.item_type
         return [tuple(map(from_json, pair, types)) for pair in value]
-    if pa.types.is_uint64(kind) or pa.types.is_float64(kind):
-        return int(value) if pa.types.is_uint64(kind) else float(value)
+    if pa.types.is_float64(kind):
+        return float(value)
+    if pa.types.is_integer(kind) and dtype is None:
+        return int(value)
     if pa.types.is_boolean(kind) and isinstance(value, int):
         return bool(value)
     if dtype is None:
@@ -270,7 +282,10 @@ class RowFormat(Format):
                 errors[one.name] = first + len(values), error
         _raise_all(errors, path, flatten=self._flatten)
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        yield batch if columns == content.columns else conform(batch, content.columns, first)
+        if isinstance(content.columns, FeatureColumns):
+            yield from_texts(batch, content.schema)
+        else:
+            yield batch if columns == content.columns else conform(batch, content.columns, first)
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:  # noqa: ARG002
         """Return the schema, which makes the way back lossless."""
@@ -469,6 +484,8 @@ def with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _as_texts(columns: Columns) -> Columns:
     """Return columns with text for times and decimals."""
+    if isinstance(columns, FeatureColumns):
+        return FeatureColumns.of(with_info(columns.root, _as_text))
     columns_of_text = (
         replace(one, dtype=DType.STRING, is_text=True, logical=None) if one.logical else one
         for one in columns.columns
@@ -476,10 +493,30 @@ def _as_texts(columns: Columns) -> Columns:
     return replace(columns, columns=tuple(columns_of_text))
 
 
+def _as_text(_: str, values: Values) -> Values:
+    """Return text in place of times and decimals."""
+    if values.kind is not Kind.TIME:
+        return values
+    return replace(values, kind=Kind.TEXT, dtype="")
+
+
+def from_texts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the times and decimals of a schema in place of their texts."""
+    arrays = []
+    for array, field in zip(batch.columns, schema, strict=True):
+        kind = field.type
+        while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+            kind = kind.value_type
+        if logical_word(kind) is not None:
+            array = map_values(array, partial(as_logical, kind=kind))
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def _required(content: Content) -> set[str]:
     """Return the names of the columns that have a single value in each row."""
     columns = content.columns
-    if isinstance(columns, MessageColumns):
+    if isinstance(columns, DecodedColumns):
         return columns.required
     if columns.kind is PayloadKind.EXAMPLE:
         scalars = [one.form is Form.SCALAR for one in columns.columns]

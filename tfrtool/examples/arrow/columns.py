@@ -226,6 +226,10 @@ class Columns:
                 arrays_by_name |= zip(names, batch.column(column.name).flatten(), strict=True)
         return [arrays_by_name[name] for name in self.names]
 
+    def is_single(self, name: str) -> bool:
+        """Return whether a record has at most one value in a column."""
+        return self.select([name]).columns[0].form.is_single
+
     @property
     def batch_records(self) -> int:
         """Records of a batch whose columns take some tens of MiB, however many there are.
@@ -350,6 +354,10 @@ class DecodedColumns(Columns, abc.ABC):
 
         ``exact`` says whether the batch has a column ``_payload`` with their bytes.
         """
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes]:  # noqa: ARG002
+        """Return the payloads of a batch that has these columns."""
+        raise SchemaError("records can't be made of these columns")
 
 
 def check_shape(sizes: Sequence[int]) -> None:

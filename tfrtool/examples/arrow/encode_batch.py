@@ -7,7 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import binary_array, strings_array
-from tfrtool.examples.arrow.columns import EXACT, LISTS, PAYLOAD, Column, Columns, Form
+from tfrtool.examples.arrow.columns import (
+    EXACT,
+    LISTS,
+    PAYLOAD,
+    Column,
+    Columns,
+    DecodedColumns,
+    Form,
+)
 from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
@@ -25,6 +33,8 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     payload_column = EXACT if EXACT in batch.schema.names else PAYLOAD
     if payload_column == EXACT or not columns.parsed:
         return list(batch.column(payload_column).to_pylist())
+    if isinstance(columns, DecodedColumns):
+        return columns.encode(batch)
     if columns != columns.plain:
         batch, columns = conform(batch, columns.plain, 0), columns.plain
     blank = pa.repeat(_NOTHING, batch.num_rows)
