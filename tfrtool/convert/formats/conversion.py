@@ -731,12 +731,10 @@ def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
     for wider in (Form.FEATURE, Form.LIST):
         if wider in forms:
             return wider
+    if is_list:
+        return Form.SCALAR
     optional = {*forms} - {Form.SCALAR}
-    if (
-        is_list
-        or (lists and optional == {Form.OPTIONAL})
-        or optional == {Form.OPTIONAL, Form.EMPTY}
-    ):
+    if (lists and optional == {Form.OPTIONAL}) or optional == {Form.OPTIONAL, Form.EMPTY}:
         return Form.LIST
     return Form.FEATURE if len(optional) > 1 else next(iter(optional or forms))
 

@@ -57,6 +57,8 @@ def apply_schema(columns: Columns, schema: DataSchema, cast: Mapping[str, Column
         if spec is None:
             continue
         form = Form.LIST
+        if one.is_list and one.form is Form.SCALAR:
+            form = one.form
         if spec.is_single and not one.is_list:
             form = one.form if one.form.is_single else Form.OPTIONAL
         dtype = spec.dtype or one.dtype or DType.STRING

@@ -38,10 +38,10 @@ _KINDS = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 class Form(enum.Enum):
     """How a column holds a feature.
 
-    In a SCALAR every record has one value. In the optional forms a record has one value or null,
-    and the form says what null is. In a LIST null is a feature that is absent, and ``[]`` one
-    without values. A FEATURE has a list for each kind, as a tf.train.Feature; one without a kind is
-    there, and all its lists are null.
+    In a SCALAR every record has one value; of a feature list, every step has. In the optional forms
+    a record has one value or null, and the form says what null is. In a LIST null is a feature that
+    is absent, and ``[]`` one without values. A FEATURE has a list for each kind, as a
+    tf.train.Feature; one without a kind is there, and all its lists are null.
     """
 
     SCALAR = "scalar"
@@ -90,8 +90,8 @@ class Column:
     def __post_init__(self) -> None:
         if (self.dtype is None) != (self.form is Form.FEATURE):
             raise ValueError("a column has a type, or holds features of any")
-        if self.is_list and self.form.is_single:
-            raise ValueError("a feature list is not a scalar")
+        if self.is_list and self.form.is_single and self.form is not Form.SCALAR:
+            raise ValueError("each step of a feature list has one value, or any number")
         if self.is_text and self.dtype is not DType.STRING:
             raise ValueError("only strings can be text")
         if self.logical is not None and stored_dtype(self.logical) is not self.dtype:

@@ -171,7 +171,8 @@ class _Table:
                 )
             return struct_array(FEATURE, size, places, parts)
         fits, form = kind == TAGS[column.dtype], column.form
-        takes_unset = column.is_list or form in (Form.UNSET, Form.ANY) or self._unset_is_absent
+        takes_unset = form in (Form.UNSET, Form.ANY) or self._unset_is_absent
+        takes_unset |= column.is_list and form is not Form.SCALAR
         wrong = np.flatnonzero(~fits & (kind != NONE) if takes_unset else ~fits)
         self._refuse(column, rows[wrong], lambda index: _NAMES[int(kind[wrong[index]])])
         if form.is_single and form not in (Form.OPTIONAL, Form.ANY):

@@ -129,10 +129,10 @@ class ColumnsFold(SchemaFold):
         """Return the columns as people expect them in a table.
 
         Strings that are all text are text, and a feature with at most one value in each record has
-        nullable single values.
+        nullable single values. A feature list with one value in each step is a list of values.
 
         Args:
-            lists: whether the latter stay lists.
+            lists: whether the last two stay lists, of lists if they are feature lists.
             exact: whether records can be restored from the table; otherwise single values may be
                 null for more than one reason.
         """
@@ -142,6 +142,8 @@ class ColumnsFold(SchemaFold):
             if not lists and len(dtypes) == 1 and found.form is not Form.SCALAR:
                 form = _optional_form(feature, records, exact=exact)
                 found = found if form is None else replace(found, form=form, dtype=dtypes[0])
+                if _has_single_steps(feature):
+                    found = replace(found, form=Form.SCALAR)
             strings = feature.values.get(DType.STRING)
             if found.dtype is not DType.STRING:
                 return found
@@ -312,3 +314,10 @@ def _optional_form(feature: FeatureStatistics, records: int, *, exact: bool) -> 
     }
     found = [form for form, count in reasons.items() if count]
     return found[0] if len(found) == 1 else None if exact else Form.ANY
+
+
+def _has_single_steps(feature: FeatureStatistics) -> bool:
+    """Return whether a feature is a feature list with one value in each step, and has any step."""
+    kinds = feature.kinds.values()
+    others = feature.unset + sum(kind.several + kind.empty for kind in kinds)
+    return feature.is_list and bool(kinds) and not others
