@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,8 @@ class FeatureColumns(DecodedColumns):
     def select(self, names: Iterable[str]) -> "FeatureColumns":
         """Return the fields of these names or paths, in this order; `UsageError` without one."""
         known = dict(zip(self.names, self.root.fields, strict=True))
-        return FeatureColumns.of(select_fields(self.root, [known.get(one, one) for one in names]))
+        chosen = select_fields(self.root, [known.get(one, one) for one in names])
+        return replace(self, root=chosen)
 
     def narrowed(self, columns: Iterable[str]) -> "FeatureColumns":
         """Return the columns among these names, which may be paths, in their own order."""
@@ -126,12 +127,12 @@ class FeatureColumns(DecodedColumns):
         for path in self.leaf_paths:
             found = field_at(self.root, path) if path in wanted else None
             fields |= {} if found is None else {path: found}
-        return FeatureColumns.of(Struct(fields))
+        return replace(self, root=Struct(fields))
 
     def renamed(self, names: Mapping[str, str]) -> "FeatureColumns":
         """Return the same fields, some under other names."""
         fields = self.root.fields.items()
-        return FeatureColumns.of(Struct({names.get(name, name): item for name, item in fields}))
+        return replace(self, root=Struct({names.get(name, name): part for name, part in fields}))
 
     @property
     def stored(self) -> Columns:

@@ -186,11 +186,13 @@ def _page(
         crcs = Bad(f"{human_count(damage, 'fault')}, see below")
     elif not summary.whole:
         crcs = "all match in the records that were read"
+    is_message = summary.content[:1].isupper()  # others are media types and such
+    payload = summary.content if is_message else summary.payload.title
     packed = "uncompressed" if shard.compression is Compression.NONE else shard.compression.value
     about = facts(
         ("size", f"{human_bytes(shard.bytes)}, {packed}"),
         ("records", _records(summary)),
-        ("payload", f"{summary.payload.title}, {human_bytes(summary.payload_bytes)}"),
+        ("payload", f"{payload}, {human_bytes(summary.payload_bytes)}"),
         ("checksums", crcs),
     )
     page: list[str | Table] = [Heading(printable(str(shard.path))), about]

@@ -62,6 +62,7 @@ from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import AS_STORED, declared_features
 from tfrtool.features.types import has_logical_types
 from tfrtool.inspection.rows.batches import LABEL_NAME
+from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.schema.data_schema import DataSchema
 from tfrtool.records.compression import named_compression
 from tfrtool.records.framing import LocatedFault
@@ -388,23 +389,32 @@ def _message_format(
 def _declared_format(
     options: ConvertOptions, source_format: Format, shards: Sequence[AnyPath]
 ) -> tuple[Format, list[str]]:
-    """Return a format of payloads that decodes what features.json describes, and notes.
+    """Return a format of payloads that decodes what is known of them, and notes.
 
-    Where it describes only what features hold by themselves, they are decoded as such.
+    That is what features.json describes, or lists of Examples. Where features.json describes only
+    what features hold by themselves, they are decoded as such.
     """
     flat_only = ("cast", "lists", "schema")
     asked = [f"--{name}" for name in flat_only if getattr(options, name)]
     if options.as_stored or options.proto is not None:
         return source_format, []
-    declared = declared_features(shards)
     if not isinstance(source_format, PayloadFormat):
         return source_format, []
-    if declared.columns is None or not has_logical_types(declared.columns.root):
+    declared = declared_features(shards)
+    notes = [note for note in declared.notes if not note.startswith("not shown: ")]
+    columns = declared.columns
+    if columns is None and source_format.name == "tfrecord":
+        columns = ranking_columns(
+            shards, notes.append, workers=options.pool, on_progress=options.on_progress
+        )
+        asked += ["--exact"] if options.exact else []
+    elif columns is None or not has_logical_types(columns.root):
+        return source_format, []
+    if columns is None:
         return source_format, []
     if asked:
         return source_format, [f"with {asked[0]}, features are written as they are stored"]
-    notes = [note for note in declared.notes if not note.startswith("not shown: ")]
-    return type(source_format)(declared.columns), notes
+    return type(source_format)(columns), notes
 
 
 def shorten_notes(notes: Sequence[str]) -> list[str]:
@@ -568,7 +578,7 @@ def _decoded_columns(scans: Sequence[Scan], options: ConvertOptions) -> Columns:
 def _undeclared_notes(scans: Sequence[Scan], columns: Columns) -> list[str]:
     """Return a note on features that features.json doesn't describe, and no column has."""
     total = _total(scans)
-    if not isinstance(columns, FeatureColumns):
+    if not isinstance(columns, FeatureColumns) or columns.kind is not PayloadKind.EXAMPLE:
         return []
     known = {column.key for column in columns.stored.columns}
     others = [feature.name for feature in total.features() if feature.key not in known]

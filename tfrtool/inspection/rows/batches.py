@@ -26,6 +26,7 @@ from tfrtool.examples.short_payloads import shorten
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import declared_features
+from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_records, read_shard
@@ -252,7 +253,9 @@ def infer_columns(
         ShardError: a file can't be read.
         SchemaError: most records are not what features.json says.
     """
-    declared = None if as_stored else declared_columns(shards, on_note)
+    declared = None
+    if not as_stored:
+        declared = declared_columns(shards, on_note, workers=workers, on_progress=on_progress)
     if declared is not None:
         return declared
     fold = fold_columns(shards, workers=workers, on_progress=on_progress)
@@ -260,16 +263,22 @@ def infer_columns(
 
 
 def declared_columns(
-    shards: Sequence[AnyPath], on_note: Callable[[str], None]
+    shards: Sequence[AnyPath],
+    on_note: Callable[[str], None],
+    *,
+    workers: Workers = None,
+    on_progress: OnProgress = no_progress,
 ) -> FeatureColumns | None:
-    """Return the columns that features.json describes; None without one.
+    """Return the columns that features.json describes, or those of lists of Examples.
 
-    The errors are those of `infer_columns`.
+    None for all other records. The errors are those of `infer_columns`.
     """
     declared = declared_features(shards)
     for text in declared.notes:
         on_note(text)
-    return declared.columns
+    if declared.columns is not None:
+        return declared.columns
+    return ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
 
 
 def fold_columns(

@@ -142,12 +142,15 @@ def read_table(
     single values, null where a record has none; other features are lists. Strings are text if all
     of them are UTF-8 text.
 
+    A feature list of SequenceExamples is a list of values if every step has exactly one. The lists
+    of Examples of TensorFlow Ranking have the columns ``context`` and ``examples``.
+
     Args:
         shards: files, glob patterns and directories, one or several.
         columns: names of the features to decode, or "all". Only these are decoded. Without a
             features.json, an extra pass over the shards determines types that fit all records.
-        lists: whether a feature that some records don't have is a list in any case, where types are
-            inferred.
+        lists: whether a feature that some records don't have is a list in any case, and a step of
+            a feature list, too, where types are inferred.
         as_stored: whether columns are the features as records store them, flat and of three types.
         on_fault: "raise" to stop at a damaged record or one that is not an Example, "skip" to skip
             these, or a function to call with each.

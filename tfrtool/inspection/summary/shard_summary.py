@@ -68,6 +68,7 @@ class ShardSummary:
         shard: path, size and compression of the file.
         records: number of intact records that were read.
         payload: type of the payloads.
+        content: what most payloads of an unknown type hold, such as the name of a message.
         payload_bytes: total size of the payloads, without framing, in bytes.
         features: statistics of each feature.
         lost: number of damaged records.
@@ -99,6 +100,7 @@ class ShardSummary:
     whole: bool = True
     total: int | None = None
     counted_by: str | None = None
+    content: str = ""
 
     def to_json(self, *, raw: bool = False) -> dict[str, Any]:
         """Return the object that ``inspect shard --json`` prints for a shard.
@@ -111,6 +113,7 @@ class ShardSummary:
             "records": self.total,
             **({} if self.whole else {"records_read": self.records, "counted_by": self.counted_by}),
             "payload": self.payload.value,
+            **({"content": self.content} if self.content else {}),
             "payload_bytes": self.payload_bytes,
             "features": [feature_json(feature) for feature in self.features],
             "faults": to_json_values(self.faults),
@@ -210,6 +213,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
         shard=found,
         records=profile.records,
         payload=kind,
+        content=profile.content if kind is PayloadKind.UNKNOWN else "",
         payload_bytes=profile.payload_bytes,
         features=features.schema.features() if examples else (),
         lost=profile.lost,

@@ -1,0 +1,122 @@
+"""Lists of Examples with a context, as TensorFlow Ranking stores them, as two columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tfrtool
+from tests.examples.wire import field
+from tests.features.ranking_records import QUERIES, ROWS, eie, elwc, ranking_shard
+from tfrtool.records.framing import LocatedFault
+
+Run = Callable[..., tuple[int, str, str]]
+DOCUMENT = pa.struct({"grade": pa.int64(), "score": pa.float32(), "title": pa.list_(pa.string())})
+
+
+@pytest.mark.parametrize("packed", [elwc, eie])
+def test_context_and_examples_are_columns(packed: Callable[..., bytes], tmp_path: Path) -> None:
+    """Both packings give the same table, with types that fit the Examples of all records."""
+    path = ranking_shard(tmp_path / "a.tfrecord", [packed(*one) for one in QUERIES])
+    rows = tfrtool.read_table(path)
+    assert rows.schema.field("context").type == pa.struct({"query": pa.string()})
+    assert rows.schema.field("examples").type == pa.list_(DOCUMENT)
+    found = [(one["context"], one["examples"]) for one in rows.to_arrow().to_pylist()]
+    assert [context for context, _ in found] == [context for context, _ in QUERIES]
+    documents = [{**context, **one} for context, examples in found for one in examples]
+    assert (documents, found[1][1]) == (ROWS, [])
+    grades = tfrtool.read_table(path, columns=["examples/grade", "context/query"]).to_arrow()
+    assert grades.to_pydict() == {
+        "examples/grade": [[0], [], [2, 1]],
+        "context/query": ["q0", "q1", "q2"],
+    }
+    stored = tfrtool.read_table(path, as_stored=True).schema.names
+    names = ["serialized_context", "serialized_examples"]
+    assert stored == (names if packed is eie else ["payload"])
+
+
+def test_a_record_without_a_context_has_null(tmp_path: Path) -> None:
+    """A context that is missing is null, and one that comes in two parts is merged."""
+    parts = [field(2, tfrtool.encode_example({name: 1})) for name in "ab"]
+    document = field(1, tfrtool.encode_example({"n": 1}))
+    path = ranking_shard(tmp_path / "a.tfrecord", [document, document + b"".join(parts), b""])
+    found = tfrtool.read_table(path, columns="context").to_arrow().to_pydict()
+    assert found == {"context": [None, {"a": 1, "b": 1}, None]}
+
+
+DOCUMENTS = [field(1, tfrtool.encode_example({"n": 1}))] * 2
+OTHERS: dict[str, tuple[list[bytes], list[str]]] = {
+    "another field": ([*DOCUMENTS, DOCUMENTS[0] + field(3, b"x")], ["payload"]),
+    "another message": ([*DOCUMENTS, field(1, field(1, b"text"))], ["payload"]),
+    "another feature": (
+        [eie(*QUERIES[0]), tfrtool.encode_example({"serialized_context": b"\n\0", "n": 1})],
+        ["n", "serialized_context", "serialized_examples"],
+    ),
+    "text": ([tfrtool.encode_example({"serialized_context": "q"})], ["serialized_context"]),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_messages_stay_what_they_are(case: str, tmp_path: Path) -> None:
+    """One of the first records that is something else shows that none are lists of Examples."""
+    payloads, names = OTHERS[case]
+    path = ranking_shard(tmp_path / "a.tfrecord", payloads)
+    assert tfrtool.read_table(path).schema.names == names
+
+
+def test_later_records_that_differ_are_faults(tmp_path: Path) -> None:
+    """Only a damaged record is left out, and the fault says which Example is wrong."""
+    good = elwc({"q": 1}, [{"n": 1}])
+    bad = [field(1, b"\x08\x01"), field(4, b""), field(2, b"\xff")]
+    path = ranking_shard(tmp_path / "a.tfrecord", [*[good] * 100, *bad, good])
+    faults: list[LocatedFault] = []
+    rows = tfrtool.read_table(path, on_fault=faults.append).to_arrow()
+    assert rows.num_rows == 101
+    assert rows.column("examples").to_pylist() == [[{"n": 1}]] * 101
+    found = {one.fault.record: str(one.fault) for one in faults}
+    assert [*found] == [100, 101, 102]
+    for text, part in zip(
+        found.values(), ["in an Example", "not an Ex", "in the con"], strict=True
+    ):
+        assert part in text
+
+
+def test_query_has_both_and_says_what_is_not_shown(run: Run, tmp_path: Path) -> None:
+    """SQL takes the lists apart; features of several types are left out with a note."""
+    documents: list[dict[str, Any]] = [{"n": 1, "x": 1}, {"n": 2, "x": 0.5}]
+    path = ranking_shard(tmp_path / "a.tfrecord", [elwc({"q": "a"}, documents)])
+    sql = "SELECT context.q, unnest(examples).n AS n FROM records"
+    code, out, err = run("query", path, sql, "--format", "csv")
+    assert (code, out.split()) == (0, ["q,n", "a,1", "a,2"])
+    assert "not shown: 1 feature of several types: examples/x" in err
+
+
+@pytest.mark.parametrize("packed", [elwc, eie])
+def test_tables_have_both_and_exact_keeps_records(
+    packed: Callable[..., bytes], run: Run, tmp_path: Path
+) -> None:
+    """A table of the parts can't be converted back, and one that is exact comes back."""
+    path = ranking_shard(tmp_path / "a.tfrecord", [packed(*one) for one in QUERIES])
+    tfrtool.convert(path, tmp_path / "parts.jsonl", workers=1)
+    lines = [json.loads(line) for line in (tmp_path / "parts.jsonl").read_text().splitlines()]
+    assert [len(line["examples"]) for line in lines] == [1, 0, 2]
+    assert lines[1]["context"] == {"query": "q1"}
+    code, _, err = run("convert", tmp_path / "parts.jsonl", tmp_path / "parts.tfrecord")
+    assert (code, "they can't be converted back" in err) == (2, True)
+    tfrtool.convert(path, tmp_path / "exact.parquet", workers=1, exact=True)
+    tfrtool.convert(tmp_path / "exact.parquet", tmp_path / "back.tfrecord", workers=1)
+    assert (tmp_path / "back.tfrecord").read_bytes() == path.read_bytes()
+
+
+def test_inspect_shard_names_them(run: Run, tmp_path: Path) -> None:
+    """Also in JSON."""
+    path = ranking_shard(tmp_path / "a.tfrecord", [elwc(*QUERIES[0])])
+    code, out, _ = run("inspect", "shard", path)
+    assert (code, "payload     ExampleListWithContext, " in out) == (0, True)
+    _, out, _ = run("inspect", "shard", path, "--json")
+    assert json.loads(out)["content"] == "ExampleListWithContext"

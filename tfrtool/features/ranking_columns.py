@@ -1,0 +1,265 @@
+"""Lists of Examples with a context, as TensorFlow Ranking stores them, as columns."""
+
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tfrtool.errors import human_count, some_of
+from tfrtool.examples.arrow.arrays import Ints, list_array, scattered, struct_array
+from tfrtool.examples.arrow.columns import METADATA, Column, Columns, Form
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.content import describe_bytes
+from tfrtool.examples.example import DType, PayloadKind, classify_payload, decode_example
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.nested import FieldMisfit, arrow_type
+from tfrtool.features.sources import AS_STORED, field_of_column
+from tfrtool.features.types import Field, ListOf, Struct, leaves_of
+from tfrtool.records.wire import read_spans
+
+CONTEXT, EXAMPLES = "context", "examples"
+
+# tensorflow_serving/apis/input.proto: examples = 1, context = 2
+_EXAMPLES_TAG, _CONTEXT_TAG = 0x0A, 0x12
+_SERIALIZED = (b"serialized_context", b"serialized_examples")
+_SHOWN = 3
+_NO_COLUMNS = Columns(PayloadKind.EMPTY)
+
+
+class Packing(enum.Enum):
+    """How a record holds a list of Examples and their context."""
+
+    MESSAGE = "ExampleListWithContext"
+    FEATURES = "Example-in-Example"
+    """Features ``serialized_context`` and ``serialized_examples``: EIE in TensorFlow Ranking."""
+
+
+class _Parts(NamedTuple):
+    """The Examples in some records.
+
+    Attributes:
+        contexts: that of each record; None where it has none.
+        examples: those of all records, one after the other.
+        counts: how many each record has.
+        rejected: why others are no such records, by their places; they have no Examples here.
+    """
+
+    contexts: list[bytes | None]
+    examples: list[bytes]
+    counts: Ints
+    rejected: dict[int, str]
+
+
+def split_records(payloads: Sequence[bytes], packing: Packing) -> _Parts:
+    """Return the Examples in records."""
+    if packing is Packing.FEATURES:
+        return _split_features(payloads)
+    contexts, examples = list[bytes | None](), list[bytes]()
+    counts, rejected = np.zeros(len(payloads), np.int64), dict[int, str]()
+    for row, payload in enumerate(payloads):
+        size, context = len(examples), list[bytes]()
+        try:
+            for tag, start, stop in read_spans(payload):
+                if tag == _EXAMPLES_TAG:
+                    examples.append(payload[start:stop])
+                elif tag == _CONTEXT_TAG:
+                    context.append(payload[start:stop])
+                else:
+                    raise ValueError("unknown field")
+        except ValueError:
+            del examples[size:]
+            context.clear()
+            rejected[row] = f"payload ({len(payload)} bytes) is not an {packing.value}"
+        counts[row] = len(examples) - size
+        # Protobuf merges a message that comes in several parts.
+        contexts.append(b"".join(context) if context else None)
+    return _Parts(contexts, examples, counts, rejected)
+
+
+def _split_features(payloads: Sequence[bytes]) -> _Parts:
+    columns = (Column(key=key, form=Form.LIST, dtype=DType.STRING) for key in _SERIALIZED)
+    batch, places, rejected = _decode(payloads, Columns(PayloadKind.EXAMPLE, tuple(columns)))
+    contexts: list[bytes | None] = [None] * len(payloads)
+    counts, examples = np.zeros(len(payloads), np.int64), list[bytes]()
+    lists = zip(places.tolist(), *(column.to_pylist() for column in batch.columns), strict=True)
+    for row, context, items in lists:
+        if len(context or ()) > 1:
+            name = _SERIALIZED[0].decode()
+            rejected[row] = f"feature {name!r}: expected one value, found {len(context)}"
+            continue
+        contexts[row] = context[0] if context else None
+        examples += items or ()
+        counts[row] = len(items or ())
+    return _Parts(contexts, examples, counts, rejected)
+
+
+def _decode(
+    payloads: Sequence[bytes], columns: Columns
+) -> tuple[pa.RecordBatch, Ints, dict[int, str]]:
+    """Decode Examples; return their table, their places, and why others can't be decoded."""
+    places, rejected = np.arange(len(payloads)), dict[int, str]()
+    while True:
+        try:
+            chosen = [payloads[row] for row in places.tolist()]
+            return decode_batch(chosen, columns, unset_is_absent=True), places, rejected
+        except MisfitError as error:
+            bad = np.array([*error.others])
+            rejected |= zip(places[bad].tolist(), error.others.values(), strict=True)
+            places = np.delete(places, bad)
+
+
+def packing_of(payload: bytes) -> Packing | None:
+    """Return how a record holds Examples, if it does and these have features."""
+    packing = Packing.MESSAGE
+    if classify_payload(payload) is PayloadKind.EXAMPLE:
+        packing = Packing.FEATURES
+        names = {
+            name.encode("utf-8", "surrogateescape") for name in decode_example(payload).features
+        }
+        if not names <= {*_SERIALIZED}:
+            return None
+    contexts, examples, _, rejected = split_records([payload], packing)
+    parts = [part for part in (*contexts, *examples) if part]
+    if rejected or not parts or any(describe_bytes(one) != "tf.train.Example" for one in parts):
+        return None
+    return packing
+
+
+class RankingFold:
+    """Finds the columns of the Examples in records."""
+
+    def __init__(self, packing: Packing) -> None:
+        """Begin with nothing."""
+        self.packing = packing
+        self._folds = {CONTEXT: ColumnsFold(), EXAMPLES: ColumnsFold()}
+
+    def add(self, payloads: Sequence[bytes]) -> None:
+        """Take in records."""
+        contexts, examples, _, _ = split_records(payloads, self.packing)
+        self._folds[CONTEXT].add([one for one in contexts if one is not None])
+        self._folds[EXAMPLES].add(examples)
+
+    def merge(self, other: "RankingFold") -> None:
+        """Take in what another fold has seen."""
+        for name, fold in self._folds.items():
+            fold.merge(other._folds[name])
+
+    def columns(self) -> "RankingColumns":
+        """Return the columns, without features that have several types."""
+        fields, inner, notes = dict[str, Field](), dict[str, Columns](), list[str]()
+        for name, fold in self._folds.items():
+            columns = fold.table_columns(exact=False)
+            named = dict(zip(columns.names, columns.columns, strict=False))
+            mixed = [f"{name}/{key}" for key, one in named.items() if one.dtype is None]
+            if mixed:
+                what = f"{human_count(len(mixed), 'feature')} of several types"
+                notes.append(f"not shown: {what}: {some_of(mixed, _SHOWN)}; {AS_STORED}")
+            typed = {key: one for key, one in named.items() if one.dtype is not None}
+            inner[name] = Columns(PayloadKind.EXAMPLE, tuple(typed.values()))
+            struct = Struct({key: field_of_column(one) for key, one in typed.items()})
+            if typed:
+                fields[name] = struct if name == CONTEXT else ListOf(item=struct)
+        return RankingColumns(
+            PayloadKind.UNKNOWN,
+            root=Struct(fields),
+            packing=self.packing,
+            context_columns=inner[CONTEXT],
+            example_columns=inner[EXAMPLES],
+            notes=tuple(notes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RankingColumns(FeatureColumns):
+    """A context and a list of examples as columns.
+
+    Attributes:
+        packing: how records hold them.
+        context_columns: the features of contexts.
+        example_columns: the features of examples.
+        notes: what is not shown, a clause each.
+    """
+
+    packing: Packing = Packing.MESSAGE
+    context_columns: Columns = _NO_COLUMNS
+    example_columns: Columns = _NO_COLUMNS
+    notes: tuple[str, ...] = ()
+
+    def to_arrow(
+        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
+    ) -> pa.Schema:
+        """Return the schema of a table with these columns, which has no way back."""
+        content = {METADATA: json.dumps({"message": self.packing.value}), **(metadata or {})}
+        return FeatureColumns.to_arrow(self, exact=exact).with_metadata(content)
+
+    def checked(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        strict: bool,  # noqa: ARG002
+    ) -> tuple[pa.StructArray, dict[int, dict[str, FieldMisfit]], dict[int, str]]:
+        """Decode payloads, and return the records that fit as an array of structs.
+
+        Besides, by the places of the others, why they don't.
+        """
+        places, damaged = np.arange(len(payloads)), dict[int, str]()
+        while True:
+            chosen = [payloads[row] for row in places.tolist()]
+            parts = split_records(chosen, self.packing)
+            columns, rejected = self._columns_of(parts)
+            if not rejected:
+                break
+            damaged |= {int(places[row]): why for row, why in rejected.items()}
+            places = np.delete(places, [*rejected])
+        kinds = [pa.field(name, array.type) for name, array in columns.items()]
+        table = struct_array(pa.struct(kinds), len(places), None, [*columns.values()])
+        return table, {}, damaged
+
+    def _columns_of(self, parts: _Parts) -> tuple[dict[str, pa.Array], dict[int, str]]:
+        """Return the columns of records, or why some can't be decoded, by their places."""
+        rejected = {**parts.rejected}
+        examples, _, others = _decode(parts.examples, self._used(EXAMPLES))
+        owners = np.repeat(np.arange(len(parts.counts)), parts.counts)
+        for index, why in others.items():
+            rejected.setdefault(int(owners[index]), f"in an Example: {why}")
+        rows = [row for row, one in enumerate(parts.contexts) if one is not None]
+        contexts = [one for one in parts.contexts if one is not None]
+        context, _, others = _decode(contexts, self._used(CONTEXT))
+        for index, why in others.items():
+            rejected.setdefault(rows[index], f"in the context: {why}")
+        if rejected:
+            return {}, rejected
+        columns, size, every = dict[str, pa.Array](), len(owners), np.arange(len(parts.counts))
+        for name, item in self.root.fields.items():
+            if name.partition("/")[0] == CONTEXT:
+                array = _part(name, item, context, len(rows))
+                is_full = len(rows) == len(every)
+                columns[name] = (
+                    array if is_full else scattered(array, len(every), np.array(rows, np.int64))
+                )
+            else:
+                array = _part(name, item.item if isinstance(item, ListOf) else item, examples, size)
+                kind = pa.list_(array.type)
+                columns[name] = list_array(kind, len(every), every, parts.counts, array)
+        return columns, {}
+
+    def _used(self, part: str) -> Columns:
+        """Return the features of contexts or examples that are in the tree."""
+        columns = self.context_columns if part == CONTEXT else self.example_columns
+        paths = {leaf.path for leaf in leaves_of(self.root)}
+        named = zip(columns.names, columns.columns, strict=False)
+        used = (one for name, one in named if f"{part}/{name}" in paths)
+        return Columns(PayloadKind.EXAMPLE, tuple(used))
+
+
+def _part(name: str, item: Field, table: pa.RecordBatch, size: int) -> pa.Array:
+    """Return one feature of Examples, or several as structs."""
+    feature = name.partition("/")[2]
+    if feature or not isinstance(item, Struct):
+        return table.column(feature)
+    return struct_array(arrow_type(item), size, None, [table.column(one) for one in item.fields])
