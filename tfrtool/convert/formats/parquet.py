@@ -429,6 +429,18 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
         replace(one, form=Form.OPTIONAL) if one.form is Form.SCALAR and name in nulls else one
         for name, one in zip(columns.names, columns.columns, strict=False)
     ]
+    files = metadata_json(schema, _CLASS_FILES)
+    return Content(
+        columns=replace(columns, columns=tuple(nullable)),
+        exact=EXACT in schema.names and (tree is not None or Columns.declared(schema) is not None),
+        class_names=_class_names(schema),
+        class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
+        tfds=metadata_json(schema, _TFDS),
+    ), notes or ()
+
+
+def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Return the class names that Hugging Face's metadata have, by column."""
     names: dict[str, tuple[str, ...]] = {}
     found = [*hugging_face_features(schema).items()]
     for name, entry in found:  # which grows
@@ -438,14 +450,7 @@ def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[st
         inner = {"": entry["feature"]} if "feature" in entry else {} if "_type" in entry else entry
         paths = [(f"{name}/{key}" if key else name, value) for key, value in inner.items()]
         found += [(path, value) for path, value in paths if isinstance(value, dict)]
-    files = metadata_json(schema, _CLASS_FILES)
-    return Content(
-        columns=replace(columns, columns=tuple(nullable)),
-        exact=EXACT in schema.names and (tree is not None or Columns.declared(schema) is not None),
-        class_names=names,
-        class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
-        tfds=metadata_json(schema, _TFDS),
-    ), notes or ()
+    return names
 
 
 def _names_with_nulls(facts: ParquetFacts, images: Sequence[str]) -> set[str]:
