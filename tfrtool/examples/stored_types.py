@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -38,12 +38,14 @@ class StoredTypes:
 
     Attributes:
         columns: those that are alike in all schemas.
+        singles: columns of other types, text among them, that have one value or null in a record.
         conflicts: features of other types in other schemas.
         partial: features that not all files have a type for.
         folders: those of the files, in which TFDS' features.json may say what is text.
     """
 
     columns: "Mapping[str, Column]" = field(default_factory=dict)
+    singles: "Mapping[str, Column]" = field(default_factory=dict)
     conflicts: frozenset[str] = frozenset()
     partial: frozenset[str] = frozenset()
     folders: "tuple[AnyPath, ...]" = ()
@@ -66,6 +68,8 @@ class StoredTypes:
             types = known[schema_path] or {}
             files += [types] if types not in files else []
         columns_by_name: dict[str, list[Column]] = {}
+        singles = _singles(files)
+        files = [{name: one for name, one in types.items() if is_typed(one)} for types in files]
         for types in files:
             for name, column in types.items():
                 columns_by_name.setdefault(name, []).append(column)
@@ -80,6 +84,7 @@ class StoredTypes:
             columns={
                 n: some[0] for n, some in columns_by_name.items() if alike[n] and n not in partial
             },
+            singles=singles,
             conflicts=frozenset(name for name in columns_by_name if not alike[name]),
             partial=partial,
             folders=tuple(dict.fromkeys(path.parent for path in paths)),
@@ -132,7 +137,8 @@ class StoredTypes:
             return {}
         from tfrtool.examples.arrow.columns import METADATA, Columns
 
-        columns = Columns(PayloadKind.EXAMPLE, tuple(self.columns.values()))
+        known = {**self.columns, **self.singles}
+        columns = Columns(PayloadKind.EXAMPLE, tuple(known.values()))
         data = {"columns": json.loads(columns.to_arrow().metadata[METADATA])}
         others = {"exact": False, "class_names": {}, "tfds": None}  # of tables alone
         return {SCHEMA: json.dumps(data | others, indent=1) + "\n"}
@@ -161,7 +167,7 @@ def _declared_texts(folders: Iterable[AnyPath]) -> frozenset[str]:
 
 
 def _read(path: AnyPath) -> "dict[str, Column] | None":
-    """Return the columns of a schema that have such types; None without a file."""
+    """Return the columns of a schema; None without a file."""
     with suppress(FileNotFoundError), reading_metadata(path, "tfrtool"):
         data = read_json(path)
         declared = data.get("columns") if isinstance(data, dict) else None
@@ -171,7 +177,21 @@ def _read(path: AnyPath) -> "dict[str, Column] | None":
 
         columns = Columns.from_json(declared).columns
         # A type that doesn't exist is an error here.
-        return {
-            feature_name(one.key): one for one in columns if one.type and (one.logical or one.shape)
-        }
+        return {feature_name(one.key): one for one in columns if one.type}
     return None
+
+
+def is_typed(column: "Column") -> bool:
+    """Return whether a column's values stand for others than the feature has."""
+    return bool(column.logical or column.shape)
+
+
+def _singles(files: "Sequence[Mapping[str, Column]]") -> "dict[str, Column]":
+    """Return the columns that are alike in all schemas, and of single values as they are stored."""
+    first = files[0] if files else {}
+    return {
+        name: column
+        for name, column in first.items()
+        if column.form.is_single and not is_typed(column)
+        if all(types.get(name) == column for types in files)
+    }

@@ -12,6 +12,9 @@ _IMAGES = {"image/jpeg": "jpeg", "image/png": "png"}
 LABEL_WORDS = frozenset({"label", "labels", "class", "target", "category", "y"})
 
 
+_TEXT = connector("Text", text={})
+
+
 class TfdsFeatures(NamedTuple):
     """The contents of features.json, and by name why a feature is not in it."""
 
@@ -66,8 +69,8 @@ def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
     size = feature.size(records)
     if size == 1:
         item = _image(feature)
-        if item is None and set(feature.content) <= {"text", "empty"} and feature.content:
-            item = connector("Text", text={})
+        if item is None and _is_text(feature):
+            item = _TEXT
         elif labels and _is_label(feature):
             classes = str(len(feature.range.distinct or ()))
             item = connector("ClassLabel", classLabel={"numClasses": classes})
@@ -75,7 +78,11 @@ def _connector(feature: FeatureStatistics, records: int, labels: bool) -> Json:
     if size:
         return connector("Tensor", (feature.dtype or DType.STRING).value, (size,))
     # Encoded images in a list stay bytes: TFDS stacks their pixels, and fails where sizes differ.
-    return _sequence(_scalar(feature))
+    return _sequence(_TEXT if _is_text(feature) else _scalar(feature))
+
+
+def _is_text(feature: FeatureStatistics) -> bool:
+    return bool(feature.content) and {*feature.content} <= {"text", "empty"}
 
 
 def _image(feature: FeatureStatistics) -> Json | None:

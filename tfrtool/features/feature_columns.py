@@ -1,7 +1,7 @@
 """A tree of fields as the columns of a table, which payloads are decoded to."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from tfrtool.features.types import (
     Values,
     field_at,
     leaves_of,
+    paths_of,
     select_fields,
     tree_from_json,
     tree_json,
@@ -81,10 +82,15 @@ class FeatureColumns(DecodedColumns):
         return set()
 
     @property
-    def leaf_paths(self) -> tuple[str, ...]:
-        """The paths of values in structs and lists, which can be columns of their own."""
-        paths = (leaf.path for leaf in leaves_of(self.root))
+    def inner_paths(self) -> tuple[str, ...]:
+        """The paths of what is in structs and lists, which can be columns of their own."""
+        paths = dict.fromkeys(paths_of(self.root))
         return tuple(path for path in paths if path not in self.root.fields)
+
+    def with_paths(self, mentioned: Collection[str]) -> "FeatureColumns":
+        """Return the same with those of the `inner_paths` that are mentioned, in lower case."""
+        paths = [path for path in self.inner_paths if path.casefold() in mentioned]
+        return self.narrowed([*self.names, *paths]) if paths else self
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -124,7 +130,7 @@ class FeatureColumns(DecodedColumns):
         wanted = {*columns}
         named = zip(self.names, self.root.fields.items(), strict=True)
         fields = {name: item for column, (name, item) in named if column in wanted}
-        for path in self.leaf_paths:
+        for path in self.inner_paths:
             found = field_at(self.root, path) if path in wanted else None
             fields |= {} if found is None else {path: found}
         return replace(self, root=Struct(fields))

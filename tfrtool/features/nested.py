@@ -482,7 +482,7 @@ class NestedBuild:
                 except (ValueError, pa.ArrowException):
                     bad.append(index)
         owners = _owners((source.bounds,), np.array(bad, np.int64))
-        self._refuse(owners, leaf.path, leaf.values.dtype, "a value out of range")
+        self._refuse(owners, leaf.path, leaf.values.dtype, "another value")
         return None
 
     def _check_labels(self, leaf: Leaf, source: _Stored, numbers: NDArray[Any]) -> None:

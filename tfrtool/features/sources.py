@@ -1,5 +1,6 @@
 """Where the meaning of records is written: features.json, files of classes, and schema.json."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.nested import FieldMisfit
 from tfrtool.features.stored_layout import stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, join
+from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, join, needs_inference
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.json_files import read_json, reading_metadata
@@ -45,8 +46,10 @@ class DeclaredFeatures:
 
     @property
     def columns(self) -> FeatureColumns | None:
-        """The fields as the columns of a table."""
-        return None if self.root is None else FeatureColumns.of(self.root)
+        """The fields as the columns of a table; None where records show more than the files say."""
+        if self.root is None or needs_inference(self.root):
+            return None
+        return FeatureColumns.of(self.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,13 @@ def declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
     found = read_features_files([*dict.fromkeys(shard.parent for shard in shards)])
     if found.root is None:
         return found
-    types = StoredTypes.read(shards).columns
     fields = dict(found.root.fields)
-    for name, column in types.items():
+    types = StoredTypes.read(shards)
+    for name, column in {**types.columns, **types.singles}.items():
         fields[name] = field_of_column(column)
     found = replace(found, root=Struct(fields))
+    if needs_inference(Struct(fields)):
+        return found
     return _compared(found, _Sample.of(shards))
 
 
@@ -137,23 +142,32 @@ def _compared(found: DeclaredFeatures, sample: _Sample) -> DeclaredFeatures:
     if known.isdisjoint(sample.keys):
         what = f"types are inferred: {FEATURES} describes other records"
         return DeclaredFeatures(notes=(what,))
-    _, misfits, _ = FeatureColumns.of(root).checked(sample.payloads, strict=False)
-    by_path: dict[str, list[tuple[int, FieldMisfit]]] = {}
-    for index, by_field in misfits.items():
-        for path, misfit in by_field.items():
-            by_path.setdefault(path, []).append((index, misfit))
-    for path, all_of_path in by_path.items():
-        if 2 * len(all_of_path) > len(sample.payloads):
-            shown = sorted(all_of_path)[:_RECORDS_NAMED]
-            indexes = ", ".join(str(index) for index, _ in shown)
-            values = ", ".join(misfit.found for _, misfit in shown)
-            what = f"its {path!r} is {shown[0][1].expected}, and records {indexes} have {values}"
-            raise SchemaError(what, path=found.path, hint=AS_STORED)
+    _check_sample(root, sample, found.path)
     others = sorted(sample.keys - known)
     if not others:
         return found
     what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
     return replace(found, notes=(*found.notes, f"not shown: {what}; {AS_STORED}"))
+
+
+def _check_sample(root: Struct, sample: _Sample, path: AnyPath | None) -> None:
+    """Raise a `SchemaError` if most of the first records are something else than a tree."""
+    _, misfits, damaged = FeatureColumns.of(root).checked(sample.payloads, strict=False)
+    most = len(sample.payloads) // 2
+    by_path: dict[str, list[tuple[int, FieldMisfit]]] = {}
+    for index, by_field in misfits.items():
+        for name, misfit in by_field.items():
+            by_path.setdefault(name, []).append((index, misfit))
+    for name, found in by_path.items():
+        if len(found) > most:
+            shown = sorted(found)[:_RECORDS_NAMED]
+            indexes = ", ".join(str(index) for index, _ in shown)
+            values = ", ".join(misfit.found for _, misfit in shown)
+            what = f"its {name!r} is {shown[0][1].expected}; records {indexes} have {values}"
+            raise SchemaError(what, path=path, hint=AS_STORED)
+    for reason, count in Counter(damaged.values()).items():
+        if count > most:
+            raise SchemaError(f"it describes other records: {reason}", path=path, hint=AS_STORED)
 
 
 def field_of_column(column: Column) -> Field:

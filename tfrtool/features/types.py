@@ -181,6 +181,16 @@ def leaves_of(item: Field, path: str = "", level: int = 0) -> Iterator[Leaf]:
         yield Leaf(path, level, item)
 
 
+def paths_of(item: Field, path: str = "") -> Iterator[str]:
+    """Yield the paths of all fields in a field, in order."""
+    if isinstance(item, Struct):
+        for name, part in item.fields.items():
+            yield join(path, name)
+            yield from paths_of(part, join(path, name))
+    elif isinstance(item, ListOf):
+        yield from paths_of(item.item, path)
+
+
 def join(path: str, name: str) -> str:
     """Return the path of a field in a struct."""
     return f"{path}/{name}" if path else name
@@ -269,6 +279,20 @@ def only_fields(item: Field, paths: Collection[str], path: str = "") -> Field | 
 def has_logical_types(root: Struct) -> bool:
     """Return whether a tree says more than the names and types of features, and of their lists."""
     return not all(map(_is_plain, root.fields.values()))
+
+
+def needs_inference(root: Struct) -> bool:
+    """Return whether records show more than a tree says.
+
+    That is so where its features are as they are stored, and some may be missing (TFDS has a
+    ``Sequence`` for these) or text (which TFDS also calls strings).
+    """
+    fields = root.fields.values()
+    unsure = any(isinstance(item, ListOf) or item == _BYTES for item in fields)
+    return unsure and not has_logical_types(root)
+
+
+_BYTES = Values(kind=Kind.BYTES)
 
 
 def _is_plain(item: Field) -> bool:

@@ -162,6 +162,8 @@ def _feature(name: str, column: Column, content: Content) -> Json:
         count = str(len(content.class_names[name]))
         return connector("ClassLabel", classLabel={"numClasses": count})
     scalar = connector("Scalar", column.dtype.value if column.dtype else None)
+    if column.is_text:
+        scalar = connector("Text", text={})
     if column.form is Form.SCALAR:
         return scalar
     return connector("Sequence", sequence={"feature": scalar, "length": "-1"})

@@ -35,7 +35,13 @@ from tfrtool.examples.arrow.columns import (
     Form,
 )
 from tfrtool.examples.arrow.foreign import conform, conversion_error
-from tfrtool.examples.arrow.value_types import as_logical, logical_word, map_values, texts_of
+from tfrtool.examples.arrow.value_types import (
+    as_logical,
+    innermost_type,
+    logical_word,
+    map_values,
+    texts_of,
+)
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER, as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.stored_types import SCHEMA, schema_of
@@ -474,9 +480,7 @@ class CsvFormat(RowFormat):
 def with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with its times and decimals as text."""
     for at, field in enumerate(batch.schema):
-        kind = field.type
-        while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-            kind = kind.value_type
+        kind = innermost_type(field.type)
         if logical_word(kind) is not None:
             batch = batch.set_column(at, field.name, map_values(batch.column(at), texts_of))
     return batch
@@ -504,9 +508,7 @@ def from_texts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the times and decimals of a schema in place of their texts."""
     arrays = []
     for array, field in zip(batch.columns, schema, strict=True):
-        kind = field.type
-        while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-            kind = kind.value_type
+        kind = innermost_type(field.type)
         if logical_word(kind) is not None:
             array = map_values(array, partial(as_logical, kind=kind))
         arrays.append(array)

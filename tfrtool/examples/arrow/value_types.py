@@ -63,6 +63,23 @@ def texts_of(array: pa.Array) -> pa.Array:
     return array.cast(pa.string())
 
 
+def shown_texts(array: pa.Array) -> pa.Array:
+    """Return times and decimals as SQL shows them: fractions without zeros at the end, in UTC."""
+    kind = array.type
+    if not pa.types.is_timestamp(kind):
+        return texts_of(array)
+    texts = array.cast(pa.timestamp("us")).cast(pa.string())
+    texts = pc.replace_substring_regex(texts, r"\.?0*$", "")
+    return pc.binary_join_element_wise(texts, "+00" if kind.tz else "", "")
+
+
+def innermost_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values in lists of any depth."""
+    while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return kind
+
+
 def short_floats(array: pa.Array) -> pa.Array:
     """Return float32 as doubles, which are written with the fewest digits that identify them."""
     if not pa.types.is_float32(array.type):

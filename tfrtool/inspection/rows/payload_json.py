@@ -105,9 +105,20 @@ class PayloadJson:
         """Return what `describe` does for each payload, or why it can't be described."""
         if self._columns is None:
             return [self._described(payload) for payload in payloads]
+        from tfrtool.examples.arrow.value_types import (
+            innermost_type,
+            logical_word,
+            map_values,
+            shown_texts,
+        )
+
         table, rejected = self._columns.decode(payloads)
-        rows = iter(table.to_pylist())
+        for at, field in enumerate(table.schema):
+            if logical_word(innermost_type(field.type)) is not None:
+                texts = map_values(table.column(at), shown_texts)
+                table = table.set_column(at, field.name, texts)
         kinds = {field.name: field.type for field in table.schema}
+        rows = iter(table.to_pylist())
         found: list[dict[str, Any] | str] = []
         for index in range(len(payloads)):
             if index in rejected:

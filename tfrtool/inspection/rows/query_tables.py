@@ -5,9 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import (
     CachedRecords,
     OnFault,
@@ -50,9 +50,6 @@ _RECORDS = "records"
 """The table of the shards."""
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_LARGEST_ARRAY = 10_000
-"""Values of a tensor; DuckDB reserves memory for 2048 of them, and a larger one stays a list."""
-
 _ARROW_FILE = re.compile(r".+\.(parquet|arrow|arrows|feather|ipc)", re.IGNORECASE)
 _TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
 
@@ -66,8 +63,11 @@ class _ShardTable:
     row_columns: RowColumns
     cached: Mapping[AnyPath, CachedRecords]
 
-    def schema(self, _: Collection[str]) -> pa.Schema:
-        return self.row_columns.schema(self.columns)
+    def schema(self, mentioned: Collection[str]) -> pa.Schema:
+        columns = self.columns
+        if isinstance(columns, FeatureColumns):
+            columns = columns.with_paths(mentioned)
+        return self.row_columns.schema(columns)
 
     def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
         row_columns = self.row_columns.with_splits() if PLACES[4] in names else self.row_columns
@@ -163,11 +163,6 @@ def answers(
             else:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
                 columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))
-                bounded = (
-                    replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
-                    for one in columns.columns
-                )
-                columns = replace(columns, columns=tuple(bounded))
                 if columns.kind is PayloadKind.EVENT:
                     columns = EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
             named = (tables or {}).get(name, sources)

@@ -25,6 +25,9 @@ _TEXT_IN_ARROW = frozenset(
 _TEXT_IN_PYTHON = frozenset({"date", "time", "time_ns"})
 """Types with values that Python can't hold, and all whose names start with "timestamp"."""
 
+_LARGEST_ARRAY = 10_000
+"""Values of a tensor; DuckDB reserves memory for 2048 of them, and a larger one stays a list."""
+
 Scan = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 """Reads all rows, with the columns of these names; called once for each time they are needed."""
 
@@ -114,11 +117,24 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
         return pa.float32()
     if pa.types.is_duration(kind) and kind.unit == "ns":
         return pa.duration("us")  # DuckDB would cut digits off without a word
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_readable_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(_readable_type(kind.value_type))
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_readable_type(kind.value_type), kind.list_size)
+        inner = _readable_type(kind.value_type)
+        if _fixed_size(kind) > _LARGEST_ARRAY:
+            return pa.list_(inner)
+        return pa.list_(inner, kind.list_size)
     return kind
+
+
+def _fixed_size(kind: pa.DataType) -> int:
+    """Return how many values a tensor has, all sizes of which are fixed."""
+    size = 1
+    while pa.types.is_fixed_size_list(kind):
+        size, kind = size * kind.list_size, kind.value_type
+    return size
 
 
 class Sandbox:
