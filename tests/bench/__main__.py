@@ -19,6 +19,7 @@ _PARTS = (
     "rows",
     "writing",
     "arrow",
+    "features",
     "parquet",
     "convert",
     "loading",

@@ -73,7 +73,7 @@ class FeatureColumns(DecodedColumns):
     @property
     def batch_records(self) -> int:
         """Records of a batch."""
-        sizes = [leaf.values.size for leaf in leaves_of(self.root) if not leaf.level]
+        sizes = [leaf.values.extent for leaf in leaves_of(self.root) if not leaf.level]
         return max(1, _BATCH_VALUES // max(1, sum(sizes)))
 
     @property

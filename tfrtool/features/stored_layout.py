@@ -6,7 +6,21 @@ The rules are those of TFDS (tensorflow-datasets 4.9.10, ``core/example_serializ
 from typing import NamedTuple
 
 from tfrtool.examples.example import DType
-from tfrtool.features.types import Encoding, Kind, Leaf, Struct, Values, leaves_of
+from tfrtool.features.types import (
+    MAX_DEPTH,
+    Encoding,
+    Field,
+    Kind,
+    Leaf,
+    ListOf,
+    Struct,
+    Values,
+    leaves_of,
+)
+from tfrtool.storage.limits import MAX_COLUMNS
+
+MAX_LENGTH = 2**31 - 1
+"""Items of a list: Arrow counts them in 32 bits."""
 
 FLAT, LENGTHS = "ragged_flat_values", "ragged_row_lengths_{}"
 
@@ -72,3 +86,56 @@ def _ragged(key: str, dtype: DType, level: int) -> tuple[StoredFeature, tuple[St
 def stored_features(root: Struct) -> tuple[StoredFeature, ...]:
     """Return the features that store a tree, in order."""
     return tuple(one for leaf in leaves_of(root) for one in stored_leaf(leaf).all)
+
+
+def check_tree(root: Struct) -> None:
+    """Raise a `ValueError` if records can't store a tree, or it exceeds a limit."""
+    _check_fields(root)
+    leaves = [*leaves_of(root)]
+    if len(leaves) > MAX_COLUMNS:
+        raise ValueError(f"{len(leaves):,} fields (limit {MAX_COLUMNS:,})")
+    for leaf in leaves:
+        if leaf.level and not can_divide(leaf.values):
+            raise ValueError(f"lists don't store the shape of {leaf.path!r}")
+    keys = set[str]()
+    for feature in stored_features(root):
+        if feature.key in keys:
+            raise ValueError(f"two fields are stored as {feature.key!r}")
+        keys.add(feature.key)
+
+
+def can_divide(values: Values) -> bool:
+    """Return whether the values of tensors in a list tell how many tensors there are."""
+    return values.encoding is not Encoding.NONE or not {None, 0} & {*values.shape}
+
+
+def is_field_name(name: object) -> bool:
+    """Return whether a field of a struct can have a name: text, as Arrow and protobuf want it."""
+    if not isinstance(name, str) or not name or "\0" in name:
+        return False
+    return name.isascii() or name.encode("utf-8", "ignore").decode() == name
+
+
+def _check_fields(root: Struct) -> None:
+    """Raise a `ValueError` if fields are nested too deeply, or a struct or list can't exist."""
+    level, depth = list[Field](root.fields.values()), 1
+    names: list[object] = [*root.fields]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"fields are nested more than {MAX_DEPTH} levels deep")
+        below = list[Field]()
+        for item in level:
+            if isinstance(item, Struct):
+                if not item.fields:
+                    raise ValueError("a struct without fields")
+                names += item.fields
+                below += item.fields.values()
+            elif isinstance(item, ListOf):
+                if item.length is not None and not 0 <= item.length <= MAX_LENGTH:
+                    raise ValueError(f"a list of {item.length} items")
+                below.append(item.item)
+        level = below
+    for name in names:
+        if not is_field_name(name):
+            raise ValueError(f"invalid name of a field: {repr(name)[:100]}")

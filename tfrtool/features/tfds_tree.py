@@ -1,16 +1,27 @@
 """features.json of TFDS (tensorflow-datasets 4.9.10) as a tree of fields, and back."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
-from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, check_tree, join
+from tfrtool.features.stored_layout import can_divide, check_tree, is_field_name
+from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, join
+from tfrtool.storage.json_files import bounded_integer
+from tfrtool.storage.limits import MAX_COLUMNS
 
 _ENCODINGS = {"none": Encoding.NONE, "bytes": Encoding.RAW, "zlib": Encoding.ZLIB}
 _TFDS_ENCODINGS = {encoding: name for name, encoding in _ENCODINGS.items()}
 _STRINGS = ("object", "string", "str", "bytes")
 _DEEPEST = 64
 """Levels of features.json that are read; a tree has fewer."""
+
+_STORED_AS_BYTES = (Kind.BYTES, Kind.TEXT, Kind.IMAGE)
+
+_NAMED = 100
+"""Characters of a name in a note."""
 
 _BOX = (4,)
 """Sizes of a bounding box: ymin, xmin, ymax, xmax."""
@@ -32,34 +43,73 @@ def tree_of_tfds(content: Any) -> tuple[Struct, tuple[str, ...]]:
     notes = list[str]()
     try:
         root = _field(content, "", notes, 0)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a description of features ({error})") from error
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a description of features ({str(error)[:_NAMED]})") from error
     if not isinstance(root, Struct):
         raise ValueError("the features are not a FeaturesDict")
+    root = _divisible_struct(root, "", notes, 0)
+    if len(notes) > MAX_COLUMNS:
+        raise ValueError(f"{len(notes):,} features of unknown types (limit {MAX_COLUMNS:,})")
     check_tree(root)
     return root, tuple(notes)
+
+
+def _divisible_struct(root: Struct, path: str, notes: list[str], level: int) -> Struct:
+    """Return a struct without what records don't store: structs of nothing, and unknown shapes."""
+    fields: dict[str, Field] = {}
+    for name, part in root.fields.items():
+        found = _divisible(part, join(path, name), notes, level)
+        if found is not None:
+            fields[name] = found
+    return Struct(fields)
+
+
+def _divisible(item: Field, path: str, notes: list[str], level: int) -> Field | None:
+    """Return a field as far as records store it; None if they store nothing of it.
+
+    TFDS writes a list of tensors of unknown sizes, but can't read it. Its values are one flat list.
+    """
+    if isinstance(item, Struct):
+        found = _divisible_struct(item, path, notes, level)
+        return found if found.fields else None
+    if isinstance(item, ListOf):
+        values = item.item
+        if not level and isinstance(values, Values) and not can_divide(values):
+            notes.append(f"the shape of {_short(path)} is not stored; its values are one list")
+            return replace(item, item=replace(values, shape=()), length=None)
+        part = _divisible(values, path, notes, level + 1)
+        return None if part is None else replace(item, item=part)
+    if level and not can_divide(item):
+        notes.append(f"{_short(path)} is not shown: lists don't store its shape")
+        return None
+    return item
+
+
+def _short(path: str) -> str:
+    return repr(path[:_NAMED])
 
 
 def _field(data: Any, path: str, notes: list[str], depth: int) -> Field:
     """Return the field that a part of features.json describes."""
     if depth > _DEEPEST:
         raise ValueError("features are nested too deeply")
+    if not isinstance(data, dict):
+        raise ValueError("a feature is not a JSON object")
     if "type" in data and "pythonClassName" not in data:
         return _older(data, path, notes, depth)
     for key, read in _READERS.items():
-        if key in data:
-            return read(data[key], path, notes, depth) if data[key] is not None else _bytes({})
-    if "featuresDict" in data:
+        if data.get(key) is not None:
+            return read(data[key], path, notes, depth)
+    if data.get("featuresDict") is not None:
         parts = data["featuresDict"].get("features", {})
         return _struct(parts, path, notes, depth)
-    if "sequence" in data:
-        sequence, name = data["sequence"], str(data.get("pythonClassName", ""))
-        item = _field(sequence["feature"], path, notes, depth + 1)
-        length = int(sequence.get("length", -1))
-        is_dataset = name.rpartition(".")[2] == "Dataset"
-        return _list(item, None if length < 0 else length, path, notes, is_dataset=is_dataset)
     name = str(data.get("pythonClassName", "without a class")).rpartition(".")[2]
-    raise UnknownFeatureError(f"unknown feature {name}")
+    if data.get("sequence") is not None:
+        sequence = data["sequence"]
+        item = _field(sequence["feature"], path, notes, depth + 1)
+        length = _size(sequence.get("length", -1))
+        return ListOf(item=item, length=length, is_dataset=name == "Dataset")
+    raise UnknownFeatureError(f"unknown feature {name[:40]}")
 
 
 def _struct(parts: Mapping[str, Any], path: str, notes: list[str], depth: int) -> Struct:
@@ -67,21 +117,12 @@ def _struct(parts: Mapping[str, Any], path: str, notes: list[str], depth: int) -
     for name, data in parts.items():
         inner = join(path, name)
         try:
+            if not is_field_name(name):
+                raise UnknownFeatureError("its name is empty or not text")
             fields[name] = _field(data, inner, notes, depth + 1)
         except UnknownFeatureError as error:
-            notes.append(f"{inner!r} is not shown: {error}")
+            notes.append(f"{_short(inner)} is not shown: {error}")
     return Struct(fields)
-
-
-def _list(
-    item: Field, length: int | None, path: str, notes: list[str], *, is_dataset: bool = False
-) -> ListOf:
-    """Return a list; values of a size that records don't hold stay one flat list."""
-    if isinstance(item, Values) and item.encoding is Encoding.NONE and None in item.shape:
-        notes.append(f"the shape of {path!r} is not stored; its values are one list")
-        item = Values(kind=item.kind, dtype=item.dtype, info=item.info)
-        length = None
-    return ListOf(item=item, length=length, is_dataset=is_dataset)
 
 
 def _tensor(data: Any, path: str, notes: list[str], depth: int) -> Values:  # noqa: ARG001
@@ -107,21 +148,14 @@ def _stored_shape(
     """Return a shape by which values can be divided; of several unknown sizes, a flat list's."""
     if shape.count(None) < 2:
         return shape
-    notes.append(f"the shape of {path!r} is not stored; its values are one list")
+    notes.append(f"the shape of {_short(path)} is not stored; its values are one list")
     return (None,)
 
 
 def _audio(data: Any, path: str, notes: list[str], depth: int) -> Values:
     if data.get("lazyDecode"):
         return Values(kind=Kind.AUDIO, info=dict(data))
-    found = _tensor({**data, "dtype": data["dtype"]}, path, notes, depth)
-    return Values(
-        kind=found.kind,
-        dtype=found.dtype,
-        shape=found.shape,
-        encoding=found.encoding,
-        info={"audio": dict(data)},
-    )
+    return replace(_tensor(data, path, notes, depth), info={"audio": dict(data)})
 
 
 def _video(data: Any, path: str, notes: list[str], depth: int) -> Field:  # noqa: ARG001
@@ -134,31 +168,38 @@ def _translation(data: Any, path: str, notes: list[str], depth: int) -> Field:  
     text = Values(kind=Kind.TEXT)
     if data.get("variableLanguagesPerExample"):
         return ListOf(item=Struct({"language": text, "translation": text}))
-    return Struct({str(language): text for language in data["languages"]})
+    languages = data["languages"]
+    if not isinstance(languages, list) or not all(map(is_field_name, languages)):
+        raise UnknownFeatureError("its languages are not names")
+    return Struct(dict.fromkeys(languages, text))
 
 
 def _box(data: Any, path: str, notes: list[str], depth: int) -> Values:  # noqa: ARG001
     return Values(kind=Kind.NUMBER, dtype="float32", shape=_BOX, info={"box": dict(data)})
 
 
-def _bytes(info: Mapping[str, Any]) -> Values:
-    return Values(kind=Kind.BYTES, info=info)
+def _text(data: Any, path: str, notes: list[str], depth: int) -> Values:  # noqa: ARG001
+    if data.get("useEncoder"):
+        raise UnknownFeatureError("text of an encoder that TFDS no longer has")
+    return Values(kind=Kind.TEXT, info=dict(data))
 
 
-def _simple(kind: Kind) -> Callable[..., Values]:
-    """Return what reads a feature whose type says everything that the tree needs."""
+def _label(data: Any, path: str, notes: list[str], depth: int) -> Values:  # noqa: ARG001
+    classes = data.get("numClasses")
+    count = None if classes is None else _size(classes)
+    return Values(kind=Kind.LABEL, info={} if count is None else {"numClasses": str(count)})
 
-    def read(data: Any, path: str, notes: list[str], depth: int) -> Values:  # noqa: ARG001
-        return Values(kind=kind, info=dict(data))
 
-    return read
+def _image(data: Any, path: str, notes: list[str], depth: int) -> Values:  # noqa: ARG001
+    _shape(data.get("shape"))
+    return Values(kind=Kind.IMAGE, info=dict(data))
 
 
 _READERS: Mapping[str, Callable[[Any, str, list[str], int], Field]] = {
     "tensor": _tensor,
-    "text": _simple(Kind.TEXT),
-    "classLabel": _simple(Kind.LABEL),
-    "image": _simple(Kind.IMAGE),
+    "text": _text,
+    "classLabel": _label,
+    "image": _image,
     "video": _video,
     "audio": _audio,
     "boundingBox": _box,
@@ -171,17 +212,17 @@ def _older(data: Any, path: str, notes: list[str], depth: int) -> Field:
 
     ``content`` is what ``proto_cls`` says, as protobuf's JSON, perhaps as text.
     """
-    import json
-
     name, content = str(data["type"]).rpartition(".")[2], data.get("content") or {}
-    content = json.loads(content) if isinstance(content, str) else content
+    if isinstance(content, str):
+        content = json.loads(content, parse_int=bounded_integer)
     if name in ("FeaturesDict", "Features"):
-        return _struct(content.get("features", content), path, notes, depth)
+        parts = content.get("features", {}) if data.get("proto_cls") else content
+        return _struct(parts, path, notes, depth)
     if name in ("Sequence", "Dataset"):
-        item = _field(content.get("feature") or content["content"], path, notes, depth + 1)
+        item = _field(content["feature"], path, notes, depth + 1)
         length = content.get("length")
-        length = None if length is None or int(length) < 0 else int(length)
-        return _list(item, length, path, notes, is_dataset=name == "Dataset")
+        length = None if length is None else _size(length)
+        return ListOf(item=item, length=length, is_dataset=name == "Dataset")
     keys = {
         "Tensor": "tensor",
         "Scalar": "tensor",
@@ -197,6 +238,8 @@ def _older(data: Any, path: str, notes: list[str], depth: int) -> Field:
     }
     if name not in keys:
         raise UnknownFeatureError(f"unknown feature {name[:40]}")
+    if name == "TranslationVariableLanguages":
+        content = {**content, "variable_languages_per_example": True}
     return _READERS[keys[name]](_camel(content), path, notes, depth)
 
 
@@ -206,15 +249,26 @@ def _camel(content: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in content.items():
         head, *rest = str(key).split("_")
         changed[head + "".join(map(str.title, rest))] = value
-    if isinstance(changed.get("shape"), Sequence):
+    if isinstance(changed.get("shape"), list):
         changed["shape"] = {"dimensions": [-1 if n is None else n for n in changed["shape"]]}
     return changed
 
 
 def _shape(data: Any) -> tuple[int | None, ...]:
     """Return the sizes of a shape; None for any."""
-    sizes = tuple(map(int, (data or {}).get("dimensions", ())))
-    return tuple(None if size < 0 else size for size in sizes)
+    sizes = (data or {}).get("dimensions", [])
+    if not isinstance(sizes, list):
+        raise ValueError("the sizes of a shape are not a list")
+    return tuple(map(_size, sizes))
+
+
+def _size(value: object) -> int | None:
+    """Return a size; None for any, which is negative. In protobuf's JSON, integers are strings."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value, re.ASCII):
+        value = int(value)
+    if type(value) is not int or value >= 2**63:
+        raise ValueError(f"invalid size {repr(value)[:40]}")
+    return None if value < 0 else value
 
 
 def tfds_of_tree(root: Field) -> Json:
@@ -247,7 +301,8 @@ def _tfds_values(values: Values) -> Json:
         return connector("Audio", audio=info["audio"])
     if "box" in info:
         return connector("BBoxFeature", boundingBox=info["box"])
-    dtype = "object" if values.kind in (Kind.BYTES, Kind.TEXT, Kind.IMAGE) else "int64"
+    is_text = values.kind is Kind.TIME and values.dtype.startswith("decimal")
+    dtype = "object" if is_text or values.kind in _STORED_AS_BYTES else "int64"
     if values.kind in (Kind.NUMBER, Kind.BOOL):
         dtype = values.dtype
     shape = [-1 if size is None else size for size in values.shape]

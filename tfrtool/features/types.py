@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tfrtool.errors import UsageError, suggestion
-from tfrtool.storage.limits import MAX_COLUMNS, MAX_DIMENSIONS, MAX_TENSOR_VALUES
+from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_TENSOR_VALUES
 
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -30,7 +30,7 @@ ITEM_SIZES = {
 }
 """Bytes of a value, as encoded tensors hold it."""
 
-_MAX_DEPTH = 32
+MAX_DEPTH = 32
 """Structs and lists within each other; TFDS' own datasets have about five."""
 
 _SPELLING = re.compile(r"(?:(raw|zlib):)?([a-z]+[0-9]*(?:\([^)]*\))?)(?:\[([^\]]*)\])?", re.ASCII)
@@ -82,20 +82,27 @@ class Values:
 
     def __post_init__(self) -> None:
         if self.kind is Kind.NUMBER and self.dtype not in (*_INTEGERS, *_FLOATS):
-            raise ValueError(f"unknown type of numbers {self.dtype!r}")
+            raise ValueError(f"unknown type of numbers {self.dtype[:40]!r}")
         if len(self.shape) > MAX_DIMENSIONS:
             raise ValueError(f"{len(self.shape)} dimensions (limit {MAX_DIMENSIONS})")
         if any(size is not None and size < 0 for size in self.shape):
             raise ValueError(f"negative size in the shape {list(self.shape)}")
-        if self.size > MAX_TENSOR_VALUES:
-            raise ValueError(f"a tensor of {self.size:,} values (limit {MAX_TENSOR_VALUES:,})")
+        if self.extent > MAX_TENSOR_VALUES:
+            raise ValueError(f"a tensor of {self.extent:,} values (limit {MAX_TENSOR_VALUES:,})")
         if self.encoding is not Encoding.NONE and self.kind not in (Kind.NUMBER, Kind.BOOL):
             raise ValueError(f"{self.kind.value} values can't be encoded")
+        if self.encoding is Encoding.NONE and self.shape.count(None) > 1:
+            raise ValueError("more than one unknown size, which only encoded tensors can have")
 
     @property
     def size(self) -> int:
         """Product of the known sizes."""
         return math.prod(size for size in self.shape if size is not None)
+
+    @property
+    def extent(self) -> int:
+        """Lists and values that a tensor takes in a table: a size of 0 doesn't make it small."""
+        return math.prod(size for size in self.shape if size)
 
     @property
     def stores_shape(self) -> bool:
@@ -196,33 +203,6 @@ def join(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def check_tree(root: Struct) -> None:
-    """Raise a `ValueError` if a tree is too deep, too wide, or two of its paths are the same."""
-    if _depth(root) > _MAX_DEPTH:
-        raise ValueError(f"fields are nested more than {_MAX_DEPTH} levels deep")
-    paths = [leaf.path for leaf in leaves_of(root)]
-    if len(paths) > MAX_COLUMNS:
-        raise ValueError(f"{len(paths):,} fields (limit {MAX_COLUMNS:,})")
-    if len({*paths}) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise ValueError(f"two fields are stored as {twice!r}")
-
-
-def _depth(item: Field) -> int:
-    """Return the number of levels, at most one more than are allowed."""
-    level, depth = [item], 0
-    while level and depth <= _MAX_DEPTH:
-        depth += 1
-        below = list[Field]()
-        for one in level:
-            if isinstance(one, Struct):
-                below += one.fields.values()
-            elif isinstance(one, ListOf):
-                below.append(one.item)
-        level = below
-    return depth
-
-
 def select_fields(root: Struct, names: Iterable[str]) -> Struct:
     """Return the fields of these names or paths, in this order, each under that name.
 
@@ -316,20 +296,26 @@ def tree_json(item: Field) -> Any:
 
 
 def tree_from_json(data: Any, depth: int = 0) -> Field:
-    """Read what `tree_json` returns; `ValueError`, `KeyError` or `TypeError` if it isn't that."""
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"fields are nested more than {_MAX_DEPTH} levels deep")
+    """Read what `tree_json` returns; `ValueError` if it isn't that."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"fields are nested more than {MAX_DEPTH} levels deep")
     if isinstance(data, str):
-        return Values.parse(data)
+        try:
+            return Values.parse(data)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    if not isinstance(data, dict) or not {"struct", "list"} & {*data}:
+        raise ValueError("neither a type nor a struct or list")
     if "struct" in data:
-        parts = data["struct"].items()
-        return Struct({str(name): tree_from_json(part, depth + 1) for name, part in parts})
-    length = data.get("length")
-    item = tree_from_json(data["list"], depth + 1)
+        parts = data["struct"]
+        if not isinstance(parts, dict):
+            raise ValueError("the fields of a struct have no names")
+        return Struct({name: tree_from_json(part, depth + 1) for name, part in parts.items()})
+    length, is_dataset = data.get("length"), data.get("dataset", False)
+    if not (length is None or type(length) is int) or not isinstance(is_dataset, bool):
+        raise ValueError("invalid length of a list")
     return ListOf(
-        item=item,
-        length=None if length is None else int(length),
-        is_dataset=bool(data.get("dataset")),
+        item=tree_from_json(data["list"], depth + 1), length=length, is_dataset=is_dataset
     )
 
 
