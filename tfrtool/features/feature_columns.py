@@ -224,11 +224,14 @@ class FeatureColumns(DecodedColumns):
         keys = (feature_name(column.key) for column in stored.columns)
         arrays = dict(zip(keys, flat.columns, strict=True))
         while True:
-            build = NestedBuild(self.root, arrays, len(places), strict=strict)
+            build = NestedBuild(self.root, arrays, strict=strict)
+            for row, found in build.texts.items():
+                misfits.setdefault(int(places[row]), {}).update(found)
             if not build.misfits:
                 break
             bad = np.array(sorted(build.misfits))
-            misfits |= {int(places[row]): build.misfits[row] for row in bad.tolist()}
+            for row in bad.tolist():
+                misfits.setdefault(int(places[row]), {}).update(build.misfits[row])
             fitting = np.delete(np.arange(len(places)), bad)
             places = places[fitting]
             arrays = {key: array.take(numbers_array(fitting)) for key, array in arrays.items()}

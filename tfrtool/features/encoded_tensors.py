@@ -1,0 +1,103 @@
+"""Tensors that records hold as strings: packed numbers, perhaps compressed."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tfrtool.errors import SchemaError
+from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
+from tfrtool.features.types import ITEM_SIZES, Encoding, Values
+
+MOST_UNPACKED = 256 * 1024 * 1024
+"""Bytes of an encoded tensor of unknown sizes, and of all in a batch: zlib packs a thousandfold."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedTensors:
+    """Encoded tensors, unpacked.
+
+    Attributes:
+        numbers: the numbers of all of them, one after the other; None if some are bad.
+        counts: how many each has.
+        expected: what the bad ones should be.
+        bad: what is wrong with each bad one, by its index.
+    """
+
+    numbers: pa.Array | None
+    counts: Ints
+    expected: str = ""
+    bad: Mapping[int, str] = field(default_factory=dict)
+
+
+def unpack(strings: pa.Array, values: Values) -> UnpackedTensors:
+    """Return the numbers of encoded tensors.
+
+    Raises:
+        SchemaError: they unpack to more memory than a batch may take.
+    """
+    item_size = ITEM_SIZES[values.dtype]
+    ends, data = _parts(strings)
+    sizes = np.diff(ends)
+    if values.encoding is Encoding.ZLIB:
+        most = MOST_UNPACKED if None in values.shape else values.size * item_size
+        parts, bad = _decompressed(data, ends, most)
+        if bad:
+            return UnpackedTensors(None, sizes, "zlib data", bad)
+        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        data = np.frombuffer(b"".join(parts), np.uint8)
+    wrong = np.flatnonzero(sizes % item_size)
+    if wrong.size:
+        found = dict(zip(wrong.tolist(), map(str, sizes[wrong].tolist()), strict=True))
+        return UnpackedTensors(None, sizes, f"a multiple of {item_size} bytes", found)
+    return UnpackedTensors(_as_numbers(data, values.dtype), sizes // item_size)
+
+
+def _parts(strings: pa.Array) -> tuple[Ints, NDArray[np.uint8]]:
+    """Return where each string starts and ends, and the bytes of all of them."""
+    _, offsets, content = strings.buffers()
+    if not len(strings) or offsets is None:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    data = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
+    return ends.astype(np.int64) - ends[0], data
+
+
+def _decompressed(
+    data: NDArray[np.uint8], ends: Ints, most: int
+) -> tuple[list[bytes], dict[int, str]]:
+    """Return unpacked strings of at most so many bytes, and by index why others can't be."""
+    parts, bad, total = list[bytes](), dict[int, str](), 0
+    view = memoryview(data.tobytes())
+    for index, (start, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+        unpacker = zlib.decompressobj()
+        try:
+            part = unpacker.decompress(view[start:end], most + 1)
+        except zlib.error as error:
+            bad[index] = str(error)
+            continue
+        if len(part) > most:
+            bad[index] = f"more than {most} bytes"
+        elif not unpacker.eof:
+            bad[index] = "an incomplete stream"
+        else:
+            parts.append(part)
+            total += len(part)
+            if total > MOST_UNPACKED and index:
+                raise SchemaError(f"tensors unpack to more than {MOST_UNPACKED:,} bytes")
+    return parts, bad
+
+
+def _as_numbers(data: NDArray[np.uint8], dtype: str) -> pa.Array:
+    """Return little-endian numbers."""
+    if dtype == "bool":
+        return bools_array(data != 0)
+    if dtype == "bfloat16":  # the upper half of a float32
+        halves: NDArray[Any] = data.copy().view("<u2")
+        return numbers_array((halves.astype(np.uint32) << 16).view(np.float32))
+    numbers = data.copy().view(np.dtype(dtype).newbyteorder("<"))
+    return numbers_array(numbers.astype(np.float32) if dtype == "float16" else numbers)
