@@ -127,6 +127,7 @@ def connector(
         content = {"tensor": tensor}
     module = "_".join(re.findall("[A-Z][a-z]+", kind)).lower()
     module += "" if kind in ("FeaturesDict", "Scalar") else "_feature"
+    module = "bounding_boxes" if kind == "BBoxFeature" else module
     return {"pythonClassName": f"tensorflow_datasets.core.features.{module}.{kind}", **content}
 
 
