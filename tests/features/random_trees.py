@@ -144,7 +144,7 @@ def _numbers(rng: Random, dtype: Any, shape: Sequence[int]) -> Any:
     if dtype.kind == "f":
         floats = np.array([rng.uniform(-100, 100) for _ in range(count)], np.float32)
         return floats.astype(dtype).reshape(shape)
-    edges = [False, True]
+    edges: list[Any] = [False, True]
     if dtype != np.bool_:
         limits = np.iinfo(dtype)
         edges = [limits.min, limits.max, 0, 1]

@@ -199,8 +199,8 @@ def test_zlib_bombs_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         ("float32[*,3]", [1.0] * 6, [1.0] * 5, "expected a multiple of 3 values, found 5"),
         ("int64[0]", integers(), 1, "found 1"),
         ("timestamp", 1, 2**62 + 1, None),
-        ("date", 86_400_000_000, 1, "expected date, found a value out of range"),
-        ("decimal(4,2)", "1.25", "1.255", "expected decimal(4,2), found a value out of range"),
+        ("date", 86_400_000_000, 1, "expected date, found another value"),
+        ("decimal(4,2)", "1.25", "1.255", "expected decimal(4,2), found another value"),
     ],
 )
 def test_values_out_of_range(field: str, good: Any, bad: Any, why: str | None) -> None:
@@ -251,7 +251,8 @@ def test_missing_features_are_null() -> None:
     """A feature that a record doesn't have is null: of a struct in a list, in each item."""
     columns = columns_of(steps=STEPS, label="label", depth="zlib:int8[*,*]")
     without = {key: value for key, value in EPISODE.items() if key != "steps/action"}
-    table, rejected = columns.decode([encode_example(one) for one in (without, {}, EPISODE)])
+    records: list[dict[str, Any]] = [without, {}, EPISODE]
+    table, rejected = columns.decode([encode_example(one) for one in records])
     assert not rejected
     first, second, _ = table.to_pylist()
     words = [["a"], [], []]
@@ -298,7 +299,7 @@ def test_what_tfds_needs_is_checked_strictly() -> None:
     """What can be shown all the same, but TFDS refuses, is a misfit of a strict check alone."""
     label = Values(kind=Values.parse("label").kind, info={"numClasses": "3"})
     columns = columns_of(label=label, name="text")
-    records = [
+    records: list[dict[str, Any]] = [
         {"label": 2, "name": "a"},
         {"label": 3, "name": "a"},
         {"label": -1},

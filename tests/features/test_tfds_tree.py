@@ -42,6 +42,11 @@ def lines_of(content: Any) -> list[str]:
     return [*tree_lines(tree_of_tfds(content)[0])]
 
 
+def in_a_struct(item: Any) -> dict[str, Any]:
+    """Return a FeaturesDict with one feature."""
+    return features_dict(a=item)
+
+
 PRESENT = features_dict(
     image=feature("image_feature.Image", image={"dtype": "uint8", "encodingFormat": "png"}),
     label=feature("class_label_feature.ClassLabel", classLabel={"numClasses": "3"}),
@@ -250,7 +255,7 @@ def test_what_is_no_features_json(content: Any) -> None:
 def test_deep_nesting() -> None:
     """Features within each other have a limit of 32 levels, however they are nested."""
     text: Any = feature("text_feature.Text", text={})
-    for wrap in (sequence, lambda item: features_dict(a=item)):
+    for wrap in (sequence, in_a_struct):
         item = text
         for _ in range(30):
             item = wrap(item)
@@ -274,7 +279,9 @@ JSON = st.recursive(
 def test_any_json_in_place_of_a_part(data: Any) -> None:
     """Replacing any part of a features.json by other JSON makes a tree or a ValueError."""
     content = json.loads(json.dumps(data.draw(st.sampled_from([PRESENT, OLDER]))))
-    part, parent, key = content, None, None
+    part: Any = content
+    parent: Any = None
+    key: Any = None
     for _ in range(data.draw(st.integers(1, 8))):
         if not isinstance(part, dict | list) or not part:
             break
