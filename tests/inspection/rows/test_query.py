@@ -18,7 +18,7 @@ from tfrtool.errors import CorruptShardError, ShardError, UsageError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, feature_key
 from tfrtool.inspection.rows import query_tables
-from tfrtool.inspection.rows.batches import RowColumns, infer_columns
+from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.rows.batches import read_batches as read
 from tfrtool.inspection.rows.query import matching_records, query
 from tfrtool.inspection.rows.sandbox import unpack_batch
@@ -51,7 +51,7 @@ def answer(
     columns = infer_columns(paths) if paths else Columns(PayloadKind.EXAMPLE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_tables, "send_to_parent", sent.append)
-        records = query_tables._ShardTable(paths, columns, RowColumns(sources=paths), {})
+        records = query_tables._ShardTable(paths, columns, paths, {})
         query_tables._answer({"records": records}, statement, False)
     found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:

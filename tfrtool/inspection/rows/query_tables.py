@@ -16,15 +16,16 @@ from tfrtool.engines.local_copies import local_copies
 from tfrtool.engines.pool import Processes
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import PLACES, Columns
+from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.sources import declared_features
 from tfrtool.inspection.rows.batches import (
     CachedRecords,
     OnFault,
     RowColumns,
-    declared_columns,
     fold_columns,
     read_batches,
     unknown_note,
@@ -54,23 +55,27 @@ _ARROW_FILE = re.compile(r".+\.(parquet|arrow|arrows|feather|ipc)", re.IGNORECAS
 _TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _ShardTable:
-    """Shards, and their columns."""
+    """Shards, their columns, and what names the shards."""
 
     shards: Sequence[AnyPath]
     columns: Columns
-    row_columns: RowColumns
+    sources: Paths
     cached: Mapping[AnyPath, CachedRecords]
+
+    @cached_property
+    def _row_columns(self) -> RowColumns:
+        return RowColumns.of(self.shards, self.columns, self.sources)
 
     def schema(self, mentioned: Collection[str]) -> pa.Schema:
         columns = self.columns
         if isinstance(columns, FeatureColumns):
             columns = columns.with_paths(mentioned)
-        return self.row_columns.schema(columns)
+        return self._row_columns.schema(columns)
 
     def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
-        row_columns = self.row_columns.with_splits() if PLACES[4] in names else self.row_columns
+        row_columns = self._row_columns.with_splits() if PLACES[4] in names else self._row_columns
         columns = row_columns.narrowed(self.columns, names)
         for shard in self.shards:
             cached = self.cached.get(shard)
@@ -151,23 +156,22 @@ def answers(
             if not isinstance(paths, tuple):
                 known[name] = paths
                 continue
-            columns: Columns
+            columns: Columns | None = None
             cached = dict[AnyPath, CachedRecords]()
             if proto is not None and name == _RECORDS:
                 columns = proto
                 note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
                 if note:
                     on_note(note)
-            elif (declared := None if as_stored else declared_columns(paths, on_note)) is not None:
-                columns = declared
-            else:
+            elif not as_stored:
+                columns, notes = child.call(_declared, paths)
+                for note in notes:
+                    on_note(note)
+            if columns is None:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
-                columns = StoredTypes.read(paths).apply(fold.table_columns(exact=False))
-                if columns.kind is PayloadKind.EVENT:
-                    columns = EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
+                columns = _inferred(paths, fold)
             named = (tables or {}).get(name, sources)
-            row_columns = RowColumns.of(paths, columns, paths if named is None else named)
-            known[name] = _ShardTable(paths, columns, row_columns, cached)
+            known[name] = _ShardTable(paths, columns, paths if named is None else named, cached)
         child.send(_answer, known, statement, as_text)
 
         def results() -> Iterator[Any]:
@@ -186,6 +190,24 @@ def answers(
         found = results()
         schema = next(found)
         yield pa.RecordBatchReader.from_batches(schema, map(unpack_batch, found))
+
+
+def _declared(shards: Sequence[AnyPath]) -> tuple[Columns | None, Sequence[str]]:
+    """Return the columns that features.json describes, and notes; it is tried on some records."""
+    declared = declared_features(shards)
+    return declared.columns, declared.notes
+
+
+def _inferred(shards: Sequence[AnyPath], fold: ColumnsFold) -> Columns:
+    """Return the columns for all records of shards, which a fold has seen."""
+    columns = StoredTypes.read(shards).apply(fold.table_columns(exact=False))
+    if columns.kind is PayloadKind.EVENT:
+        return EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
+    bounded = (
+        replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
+        for one in columns.columns
+    )
+    return replace(columns, columns=tuple(bounded))
 
 
 def _located(
