@@ -196,3 +196,17 @@ def test_an_unknown_column_is_compared_with_all_columns() -> None:
     """The hint has columns that the statement doesn't need."""
     with pytest.raises(UsageError, match=r"no column 'imag'; did you mean 'image'\?"):
         _narrowed("SELECT label, imag FROM records")
+
+
+def test_types_that_sql_reads_as_others() -> None:
+    """Half floats and tensors that DuckDB would reserve much memory for are read at any depth."""
+    tensor = pa.array(
+        [[[0] * 3_000] * 2 + [[7] * 3_000] * 2], pa.list_(pa.list_(pa.int8(), 3000), 4)
+    )
+    half = pa.array([[1.5, -2.0]], pa.list_(pa.float16(), 2))
+    steps = pa.StructArray.from_arrays([tensor, half], ["tensor", "half"])
+    sql = "SELECT r.steps.tensor[4][3000] + list_sum(r.steps.half) AS n FROM records r"
+    assert _narrowed(sql, {"records": pa.table({"steps": steps})})[0] == [{"n": 6.5}]
+    described = "SELECT column_type AS t FROM (DESCRIBE records)"
+    ((row,), _) = _narrowed(described, {"records": pa.table({"steps": steps})})
+    assert row["t"] == "STRUCT(tensor TINYINT[3000][], half FLOAT[2])"

@@ -203,11 +203,7 @@ def _inferred(shards: Sequence[AnyPath], fold: ColumnsFold) -> Columns:
     columns = StoredTypes.read(shards).apply(fold.table_columns(exact=False))
     if columns.kind is PayloadKind.EVENT:
         return EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
-    bounded = (
-        replace(one, shape=()) if abs(prod(one.shape)) > _LARGEST_ARRAY else one
-        for one in columns.columns
-    )
-    return replace(columns, columns=tuple(bounded))
+    return columns
 
 
 def _located(
