@@ -390,6 +390,8 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "use --as-stored to show features as": "tests/features/test_logical_tables.py does",
+    "use --as-stored when you make the table": "tests/features/test_logical_tables.py makes one",
     "use tfrtool filter to drop records": "tests/convert/test_filter.py filters",
     "export the task as CVAT for images": "advice for CVAT",
     "put names without colors into classes.txt": "tests/sources/annotations has such a list",

@@ -12,7 +12,7 @@ from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
-from tfrtool.inspection.inspect_options import RowOptions
+from tfrtool.inspection.inspect_options import ProtoOptions, StoredOptions
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.sources.items import Starting
@@ -130,7 +130,7 @@ class ReshardOptions(CopyOptions, MergeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterOptions(CopyOptions):
+class FilterOptions(CopyOptions, StoredOptions):
     """Options of filter."""
 
     where: str | None = option(
@@ -300,7 +300,7 @@ class EditOptions(RunOptions, NameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions(SizeOptions, RowOptions, CsvOptions):
+class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
     """Options of convert."""
 
     from_format: FormatName | None = option(

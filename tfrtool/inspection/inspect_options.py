@@ -33,11 +33,13 @@ class ProtoOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowOptions(ProtoOptions):
+class StoredOptions(Options):
     """How records become rows."""
 
     as_stored: bool = option(
-        False, "Show features as the records store them, whatever features.json says."
+        False,
+        "Take features as the records store them, whatever features.json says.",
+        group="Labels and features",
     )
 
 
@@ -76,7 +78,7 @@ class ShardOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatOptions(Options):
+class CatOptions(StoredOptions):
     """Which records are wanted."""
 
     records: str | None = option(

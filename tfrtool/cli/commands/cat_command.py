@@ -13,7 +13,7 @@ from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_shards
 from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_bytes, printable
-from tfrtool.inspection.inspect_options import CatOptions, RowOptions
+from tfrtool.inspection.inspect_options import CatOptions, ProtoOptions
 from tfrtool.sources.formats.csv_options import CsvOptions
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _WORTH_AN_INDEX = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CatOptions(RowOptions):
+class _CatOptions(ProtoOptions):
     on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP, group="Selection")
     select: str | None = option(
         None, "Print only these features, in this order.", metavar="A,B", group="Output"
@@ -121,15 +121,15 @@ def cat_command(
 
         message = choices["proto"] = MessageColumns.read(proto)
     choices["sources"] = shards
-    as_stored, damage = choices.pop("as_stored"), Damage(on_error)
+    damage = Damage(on_error)
     if form == "arrow":
         from tfrtool.inspection.rows.cat import write_arrow
 
-        choices |= {"as_stored": as_stored, "on_note": note, "on_fault": damage}
+        choices |= {"on_note": note, "on_fault": damage}
         write_arrow(resolve_shards(shards), binary_output(), names, **choices)
         return damage.outcome()
     sources = resolve_sources(shards)
-    columns = None if as_stored or proto is not None else _declared_columns(sources)
+    columns = None if choices["as_stored"] or proto is not None else _declared_columns(sources)
     payloads = PayloadJson(select=names, as_base64=as_base64, proto=message, columns=columns)
     line: Callable[[Mapping[str, Any]], str] = json.dumps
     skipped: set[str] = set()

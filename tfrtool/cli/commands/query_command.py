@@ -34,7 +34,7 @@ from tfrtool.errors import (
     os_errors_as,
     printable,
 )
-from tfrtool.inspection.inspect_options import RowOptions
+from tfrtool.inspection.inspect_options import ProtoOptions, StoredOptions
 from tfrtool.page import Page
 from tfrtool.records.compression import named_compression
 from tfrtool.sources.formats.csv_options import CsvOptions
@@ -69,7 +69,7 @@ def _parse_tables(texts: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _QueryOptions(RowOptions):
+class _QueryOptions(ProtoOptions, StoredOptions):
     tables: Mapping[str, str] | None = option(
         None,
         "Also query FILE as the table NAME: CSV, JSON Lines, Parquet, Arrow, or other shards; - "

@@ -99,6 +99,7 @@ def cat(
         options.where,
         sources=options.sources or files,
         limit=options.limit if options.records is None and options.sample is None else None,
+        as_stored=options.as_stored,
         proto=options.proto,
         on_fault=options.on_fault,
     )
@@ -113,7 +114,6 @@ def write_arrow(
     file: BinaryIO,
     select: Sequence[str] | None = None,
     *,
-    as_stored: bool = False,
     on_fault: OnFault,
     on_note: Callable[[str], None] = lambda _: None,
     **choices: Any,
@@ -123,7 +123,9 @@ def write_arrow(
 
     from tfrtool.inspection.rows.batches import decode_records, in_batches, infer_columns, reporting
 
-    columns = choices.get("proto") or infer_columns(shards, as_stored=as_stored, on_note=on_note)
+    columns = choices.get("proto") or infer_columns(
+        shards, as_stored=choices.get("as_stored", False), on_note=on_note
+    )
     columns = columns if select is None else columns.select(select)
     places = [pa.field("_shard", pa.string()), pa.field("_record", pa.int64())]
     schema = pa.schema([*places, *columns.to_arrow()])
