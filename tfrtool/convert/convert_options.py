@@ -180,6 +180,11 @@ class FilterOptions(CopyOptions, StoredOptions):
     )
     seed: int = option(0, "Random seed for --sample.", group="Selection", **SEEDS)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.as_stored and self.where is None:
+            raise UsageError("--as-stored requires --where")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AppendOptions(RunOptions, MergeOptions):
