@@ -271,6 +271,9 @@ convert wide.jsonl new | 1
   ? use --cast x:float32 to round it, or --cast x:string to keep its digits
   > tfrtool convert wide.jsonl new --cast x:float32
   > tfrtool convert wide.jsonl new --cast x:string --overwrite
+convert a.tfrecord new --to parquet --cast label:int64 | 2
+  ? convert it without the cast
+  > tfrtool convert a.tfrecord new --to parquet
 convert a.tfrecord new --to arrayrecord --cast label:string | 2
   ? change records with --cast of tfrtool edit
   > tfrtool edit a.tfrecord new --cast label=string

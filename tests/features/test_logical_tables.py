@@ -125,7 +125,7 @@ def test_a_record_that_does_not_fit_is_a_fault(
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "hf", "jsonl", "csv"])
-def test_the_way_back(robot: Path, tmp_path: Path, form: str) -> None:
+def test_the_way_back(robot: Path, tmp_path: Path, form: Any) -> None:
     """Every table is converted back to the same features, with the same features.json."""
     tfrtool.convert(robot, tmp_path / "table", to=form)
     tfrtool.convert(tmp_path / "table", tmp_path / "records")

@@ -233,9 +233,7 @@ def test_shapes_that_records_lost(tmp_path: Path) -> None:
     shard = next((tmp_path / "records").glob("*.tfrecord*"))
     shard.write_bytes(shard_of([tfrtool.encode_example({"v": [1.0, 2.0, 3.0]})] * 2))
     (tmp_path / "records" / "dataset_info.json").unlink()
-    with pytest.raises(
-        tfrtool.SchemaError, match=r"its 'v' is a multiple of 2 values; .* have 3, 3"
-    ):
+    with pytest.raises(tfrtool.SchemaError, match=r"'v', row 0: 3 values .* \[any, 2\]"):
         tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet")
     tfrtool.convert(tmp_path / "records", tmp_path / "b.parquet", cast={"v": "float32"})
     assert pq.read_table(tmp_path / "b.parquet")["v"].to_pylist() == [[1, 2, 3]] * 2

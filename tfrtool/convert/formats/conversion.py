@@ -59,8 +59,8 @@ from tfrtool.examples.tfds_metadata import (
     labels_file,
 )
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.sources import AS_STORED, declared_features
-from tfrtool.features.types import has_logical_types
+from tfrtool.features.sources import AS_STORED, declared_features, read_features_files
+from tfrtool.features.types import Struct, has_logical_types
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.schema.data_schema import DataSchema
@@ -164,9 +164,7 @@ def convert(
         raise UsageError("--index requires a directory of TFRecord shards as TARGET")
     if options.proto is not None:
         source_format = _message_format(options, source_format, target_format)
-    tree_notes = list[str]()
-    if is_table := source_format.payloads and target_format.spec.holds == "table":
-        source_format, tree_notes = _declared_format(options, source_format, found.paths)
+    is_table = source_format.payloads and target_format.spec.holds == "table"
     if options.as_stored and not is_table:
         what = "--as-stored applies to records that become a table"
         raise UsageError(what)
@@ -181,6 +179,9 @@ def convert(
         raise UsageError(f"--label-feature applies to {titles}, not to {target_format.name}")
     copies = local_copies(found.paths, settings.workers, settings.on_progress)
     with settings.running(), copies:
+        tree_notes = list[str]()
+        if is_table:
+            source_format, tree_notes = _declared_format(options, source_format, found.paths)
         meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(found.paths))
         scanning = map_shards(
             partial(_scan, source_format),
@@ -394,27 +395,28 @@ def _declared_format(
     That is what features.json describes, or lists of Examples. Where features.json describes only
     what features hold by themselves, they are decoded as such.
     """
-    flat_only = ("cast", "lists", "schema")
-    asked = [f"--{name}" for name in flat_only if getattr(options, name)]
-    if options.as_stored or options.proto is not None:
+    if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
         return source_format, []
-    if not isinstance(source_format, PayloadFormat):
-        return source_format, []
-    declared = declared_features(shards)
-    notes = [note for note in declared.notes if not note.startswith("not shown: ")]
-    columns = declared.columns
-    if columns is None and source_format.name == "tfrecord":
+    asked = [f"--{name}" for name in ("cast", "lists", "schema") if getattr(options, name)]
+    described = read_features_files([*dict.fromkeys(path.parent for path in shards)]).root
+    columns: DecodedColumns | None = None
+    notes = list[str]()
+    if described is not None:
+        if not has_logical_types(described):
+            return source_format, []
+        if not asked:
+            declared = declared_features(shards)
+            columns = declared.columns
+            notes = [note for note in declared.notes if not note.startswith("not shown: ")]
+    elif source_format.name == "tfrecord":
         columns = ranking_columns(
             shards, notes.append, workers=options.pool, on_progress=options.on_progress
         )
         asked += ["--exact"] if options.exact else []
-    elif columns is None or not has_logical_types(columns.root):
-        return source_format, []
-    if columns is None:
-        return source_format, []
-    if asked:
+        described = None if columns is None else Struct({})
+    if described is not None and asked:
         return source_format, [f"with {asked[0]}, features are written as they are stored"]
-    return type(source_format)(columns), notes
+    return source_format if columns is None else type(source_format)(columns), notes
 
 
 def shorten_notes(notes: Sequence[str]) -> list[str]:
@@ -598,8 +600,18 @@ def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
         if name in types and column.dtype is None:
             hint = "change records with --cast of tfrtool edit"
             raise UsageError(f"feature {name!r} has several types", hint=hint)
-        changed.append(types[name].of(column) if name in types else column)
+        changed.append(_cast_column(name, column, types[name]) if name in types else column)
     return replace(columns, columns=tuple(changed))
+
+
+def _cast_column(name: str, column: Column, target: ColumnType) -> Column:
+    """Return a column with another type; `UsageError` if it has that type already."""
+    changed = target.of(column)
+    is_bytes = column.dtype is DType.STRING and not column.is_text  # which is another error
+    if changed == column and not is_bytes:
+        what = f"--cast changes nothing: column {name!r} is {target.logical or column.value_type}"
+        raise UsageError(what, hint="convert it without the cast")
+    return changed
 
 
 def _check_text_casts(columns: Columns, cast: Mapping[str, ColumnType]) -> None:

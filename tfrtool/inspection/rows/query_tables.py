@@ -31,6 +31,7 @@ from tfrtool.inspection.rows.batches import (
     unknown_note,
 )
 from tfrtool.inspection.rows.event_columns import EventColumns
+from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch, unpack_batch
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.inspection.rows.statement import Statement
@@ -167,6 +168,10 @@ def answers(
                 columns, notes = child.call(_declared, paths)
                 for note in notes:
                     on_note(note)
+                if columns is None:
+                    columns = ranking_columns(
+                        paths, on_note, workers=folding, on_progress=on_progress
+                    )
             if columns is None:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
                 columns = _inferred(paths, fold)
