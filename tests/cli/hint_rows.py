@@ -395,6 +395,10 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 ELSEWHERE = {
     "use --as-stored to show features as": "tests/features/test_logical_tables.py does",
     "use --as-stored when you make the table": "tests/features/test_logical_tables.py makes one",
+    "records can't be made of it; use the TFRecord files": "tests/features/test_explode.py has one",
+    "lists are": "tests/features/test_explode.py names one of them",
+    "use {} itself": "tests/features/test_explode.py takes the list itself",
+    "use --select to leave it out": "tests/features/test_explode.py leaves it out",
     "use tfrtool filter to drop records": "tests/convert/test_filter.py filters",
     "export the task as CVAT for images": "advice for CVAT",
     "put names without colors into classes.txt": "tests/sources/annotations has such a list",

@@ -24,7 +24,7 @@ _LONGEST = 120
 _LONGEST_ESCAPED = 24
 
 
-_POSITION = ("shard", "record")
+_POSITION, _ITEM = ("shard", "record"), "item"
 
 
 class RecordCsv:
@@ -34,9 +34,15 @@ class RecordCsv:
         skipped: the names of other records' features that have no column.
     """
 
-    def __init__(self, select: Sequence[str] | None, style: CsvOptions) -> None:
-        """Begin; the head of a selection is `head`, else the first record has it."""
+    def __init__(
+        self, select: Sequence[str] | None, style: CsvOptions, *, items: bool = False
+    ) -> None:
+        """Begin; the head of a selection is `head`, else the first record has it.
+
+        ``items`` is whether rows are items of records.
+        """
         self._names, self._style = select, style
+        self._position = (*_POSITION, _ITEM) if items else _POSITION
         self.head = self._head(select) if select and style.header else None
         self.skipped: set[str] = set()
 
@@ -48,12 +54,13 @@ class RecordCsv:
             head = f"{self._head(self._names)}\n" if self._style.header else ""
         names = [_known_name(name, values) for name in self._names]
         self.skipped.update(values.keys() - names)
-        cells = [row[name] for name in _POSITION] + [values.get(name) for name in names]
+        cells = [row[name] for name in self._position] + [values.get(name) for name in names]
         return head + self._style.line(cells)
 
     def _head(self, names: Sequence[str]) -> str:
         """Return the line of names; a feature that is named like a position gets a ``_``."""
-        return self._style.line([*_POSITION, *(f"{n}_" if n in _POSITION else n for n in names)])
+        shown = (f"{name}_" if name in self._position else name for name in names)
+        return self._style.line([*self._position, *shown])
 
 
 def _known_name(name: str, values: Mapping[str, Any]) -> str:
@@ -70,7 +77,7 @@ def feature_values(row: Mapping[str, Any]) -> dict[str, Any]:
             values |= value
         elif key in ("context", "feature_lists", "event"):
             values |= {f"{key}.{name}": feature for name, feature in value.items()}
-        elif key not in _POSITION:
+        elif key not in (*_POSITION, _ITEM):
             values[key] = value
     return values
 
@@ -78,7 +85,8 @@ def feature_values(row: Mapping[str, Any]) -> dict[str, Any]:
 def record_text(row: Mapping[str, Any]) -> str:
     """Return a record for people."""
     values = feature_values(row)
-    lines = [f"{row['shard']}, record {row['record']}"]
+    item = f", item {row[_ITEM]}" if _ITEM in row else ""
+    lines = [f"{row['shard']}, record {row['record']}{item}"]
     width = min(max(map(len, values), default=0), 40)
     for name, value in values.items():
         lines.append(f"  {printable(name).ljust(width)}  {_short(value)}")

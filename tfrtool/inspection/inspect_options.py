@@ -1,7 +1,7 @@
 """The options of the verbs that inspect, verify and extract."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +40,13 @@ class StoredOptions(Options):
         False,
         "Take features as the records store them, whatever features.json says.",
         group="Labels and features",
+    )
+    explode: Sequence[str] | None = option(
+        None,
+        "Make a row for each item of this list, such as steps. Several lists are taken apart side "
+        "by side.",
+        metavar="FIELD[,FIELD]",
+        parse=lambda text: text.split(","),
     )
 
 

@@ -83,6 +83,34 @@ def _described(
             size = min(2 * size, _BATCH_RECORDS)
 
 
+def _print_items(
+    shards: "Sequence[AnyPath]",
+    explode: Sequence[str],
+    select: Sequence[str] | None,
+    form: str,
+    style: CsvOptions,
+    payloads: "PayloadJson",
+    choices: Mapping[str, Any],
+) -> None:
+    """Print a row for each item of lists."""
+    from tfrtool.cli.rows_text import RecordCsv, record_text
+    from tfrtool.inspection.rows.cat import exploded_batches
+
+    schema, batches = exploded_batches(shards, explode, select, **choices)
+    line: Callable[[Mapping[str, Any]], str] = json.dumps if form == "jsonl" else record_text
+    if form == "csv":
+        table = RecordCsv(schema.names[:-3], style, items=True)
+        line = table.line
+        if table.head:
+            emit(table.head)
+    for batch in batches:
+        for row in payloads.rows(batch):
+            position = {name: row.pop(f"_{name}") for name in ("shard", "record", "item")}
+            emit(line(position | {"features": row}))
+            if stdout_closed():
+                return
+
+
 @command(
     "tfrtool cat train.tfrecord --limit 3",
     "tfrtool cat train.tfrecord --records 0,7,100:110 --select label",
@@ -127,6 +155,12 @@ def cat_command(
 
         choices |= {"on_note": note, "on_fault": damage}
         write_arrow(resolve_shards(shards), binary_output(), names, **choices)
+        return damage.outcome()
+    explode = choices.pop("explode")
+    if explode is not None:
+        choices |= {"on_note": note, "on_fault": damage}
+        payloads = PayloadJson(as_base64=as_base64)
+        _print_items(resolve_shards(shards), explode, names, form, style, payloads, choices)
         return damage.outcome()
     sources = resolve_sources(shards)
     columns = None if choices["as_stored"] or proto is not None else _declared_columns(sources)

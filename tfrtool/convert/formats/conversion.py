@@ -58,10 +58,13 @@ from tfrtool.examples.tfds_metadata import (
     SplitInfo,
     labels_file,
 )
+from tfrtool.features.explode import ExplodedTable
+from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import AS_STORED, declared_features, read_features_files
 from tfrtool.features.types import Struct, has_logical_types
 from tfrtool.inspection.rows.batches import LABEL_NAME
+from tfrtool.inspection.rows.exploded_rows import RECORD, explode_columns
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.schema.data_schema import DataSchema
 from tfrtool.records.compression import named_compression
@@ -168,6 +171,8 @@ def convert(
     if options.as_stored and not is_table:
         what = "--as-stored applies to records that become a table"
         raise UsageError(what)
+    if options.explode is not None:
+        _check_explode(options, source_format, target_format)
     stem_path = folder.with_suffix("") if single else folder
     if named_compression(stem_path) or _may_be_compressed(stem_path.name):
         stem_path = stem_path.with_suffix("")
@@ -201,7 +206,7 @@ def convert(
             source_format,
             [*scans.values()],
             found.folders,
-            tuple(select),
+            () if options.explode else tuple(select),
             options,
             schema,
             cast=casts,
@@ -215,6 +220,10 @@ def convert(
             schema is None and (not select or LABEL_NAME in select)
         )
         after = replace(after, label=label, named=is_named)
+        exploded = None
+        if options.explode is not None:
+            before, after, exploded = _exploded(before, options.explode, options.select)
+            column_notes += exploded.notes
         payloads = source_format.payloads and target_format.payloads
         if casts and payloads:
             what = "--cast applies to tables, and neither SOURCE nor TARGET is one"
@@ -258,6 +267,8 @@ def convert(
                 pieces=pieces,
                 before=read,
                 after=written,
+                exploded=exploded,
+                first=sum(piece.rows for cut in cuts[:index] for piece in cut),
                 verify=options.verify,
                 stop=settings.stop,
             )
@@ -293,6 +304,7 @@ def convert(
             "lists": options.lists,
             "flatten": options.flatten,
             "as_stored": options.as_stored,
+            "explode": options.explode and [*options.explode],
             "schema": None if schema is None else schema_types(schema),
             "label_feature": label_feature,
         }
@@ -417,6 +429,31 @@ def _declared_format(
     if described is not None and asked:
         return source_format, [f"with {asked[0]}, features are written as they are stored"]
     return source_format if columns is None else type(source_format)(columns), notes
+
+
+def _check_explode(options: ConvertOptions, source_format: Format, target_format: Format) -> None:
+    """Raise a `UsageError` if records can't become a row for each item of a list."""
+    if not isinstance(source_format, PayloadFormat):
+        titles = titles_of_formats(lambda spec: spec.holds == "payloads")
+        raise UsageError(f"--explode applies to {titles}, not to {source_format.name}")
+    if target_format.spec.holds != "table":
+        what = f"--explode makes tables, and {target_format.name} is not one"
+        names = names_of_formats(lambda spec: spec.holds == "table")
+        raise UsageError(what, hint=f"use a table format: --to {names}")
+    others = ("proto", "exact", "rename", "schema", "cast")
+    for name in (name for name in others if getattr(options, name)):
+        raise UsageError(f"--explode and --{name} cannot be used together")
+
+
+def _exploded(
+    content: Content, explode: Sequence[str], select: Sequence[str] | None
+) -> tuple[Content, Content, ExplodedTable]:
+    """Return what records are read as, the rows for their items, and how these are made."""
+    columns, table = explode_columns(content.columns, explode, select or None, [RECORD])
+    rows = ExplodedColumns.of_table(columns, table, content.images)
+    read = replace(content, columns=columns)
+    written = Content(columns=rows, images=rows.images, class_names=content.class_names)
+    return read, written, table
 
 
 def shorten_notes(notes: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """One file of a conversion: its rows are read, written, and compared when read back."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,9 @@ from tfrtool.errors import SchemaError, SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
+from tfrtool.features.explode import ExplodedTable
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, decode_records, reporting
+from tfrtool.inspection.rows.exploded_rows import Exploder, with_numbers
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import RECORDS, count_work
@@ -31,6 +33,8 @@ class ConvertTask(FileTask):
     pieces: Sequence[Piece]
     before: Content  # of the rows as they are read
     after: Content  # and as they are written: the same columns, perhaps under other names
+    exploded: ExplodedTable | None = None  # how records become rows for the items of their lists
+    first: int = 0  # the number of the first record in its split
     verify: str  # none, values or bytes
     stop: bool  # whether a record that the columns can't hold ends the work, or is left out
 
@@ -38,9 +42,9 @@ class ConvertTask(FileTask):
         """Write the file, and verify it."""
         target, read, tally = self.target, Tally(), Tally()
         faults, payloads = Faults(stop=self.stop), self.target.payloads or self.after.exact
-        unusual = dict[str, None]()
+        unusual, warnings = dict[str, None](), list[str]()
         with target.write(path, self.after) as put:
-            for batch in self._batches(read, faults):
+            for batch in self._batches(read, faults, warnings.append):
                 encoded = encode_batch(batch, self.after.columns) if payloads else []
                 tally.add(encoded)
                 if target.has_plain_nans and not self.after.exact:
@@ -62,16 +66,21 @@ class ConvertTask(FileTask):
                 raise WriteError(what, path=self.name, record=row)
         if payloads and not self.source.payloads:
             read = tally
-        warnings = [
+        warnings += [
             f"column {name!r}: the bits of NaNs are lost in {target.spec.title}; --exact keeps them"
             for name in unusual
         ]
         facts = {"warnings": warnings} if warnings else {}
         return Written(tally=tally, read=read, faults=faults, facts=facts)
 
-    def _batches(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, read: Tally, faults: Faults, on_note: Callable[[str], None] = lambda _: None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are to be written, and count them as work."""
         passes, rows = (1 if self.verify == "none" else 2), 0
+        if self.exploded is not None:
+            yield from self._items(self.exploded, read, faults, on_note)
+            return
         for batch in read_rows(self.source, self.pieces, self.before, read, faults):
             if batch.num_columns:  # names in structs are the type's
                 fields = zip(batch.columns, self.after.schema, strict=True)
@@ -81,6 +90,35 @@ class ConvertTask(FileTask):
             # Verifying reads them again: each pass counts as a part of the work.
             count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
             rows += batch.num_rows
+
+    def _items(
+        self,
+        exploded: ExplodedTable,
+        read: Tally,
+        faults: Faults,
+        on_note: Callable[[str], None],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each item; records are counted as work."""
+        found, first, passes = list[LocatedFault](), self.first, 1 if self.verify == "none" else 2
+        exploder, columns = Exploder(exploded, found.append), self.before.columns
+        step, done = columns.batch_records, 0
+        for piece in self.pieces:
+            report = reporting(piece.path, found.append)
+            for part in _read_parts(self.source, piece, trusted=False):
+                read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
+                numbers = {one.index: n for n, one in enumerate(part.rows, first + part.first)}
+                for start in range(0, len(part.rows), step):
+                    records = part.rows[start : start + step]
+                    for batch in decode_records(piece.path, records, columns, report):
+                        yield from exploder.rows(batch, with_numbers(batch, numbers))
+                for one in found:
+                    faults.add(replace(one, fault=_in_file(one.fault, piece)))
+                found.clear()
+                count_work((done + len(part.rows)) // passes - done // passes, RECORDS)
+                done += len(part.rows)
+            first += piece.rows
+        if (text := exploder.note()) is not None:
+            on_note(text)
 
 
 class _Part(NamedTuple):
@@ -157,7 +195,7 @@ def _decode(
     source_format: Format, part: _Part, content: Content, faults: Faults
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part, and note its faults by their places in the file."""
-    path, position = part.piece.path, part.piece.position
+    path = part.piece.path
     with naming_file(path):
         if source_format.payloads or content.schema.names:
             batches = source_format.decode(part.rows, content, path, part.first)
@@ -165,11 +203,15 @@ def _decode(
             batches = iter([decode_batch([b""] * len(part.rows), content.columns)])
         for batch in batches:
             if isinstance(batch, Fault):
-                offset, record = position.start + batch.offset, position.record
-                fault = replace(batch, offset=offset, record=record + (batch.record or 0))
-                faults.add(LocatedFault(path=path, fault=fault))
+                faults.add(LocatedFault(path=path, fault=_in_file(batch, part.piece)))
             else:
                 yield batch
+
+
+def _in_file(fault: Fault, piece: Piece) -> Fault:
+    """Return a fault whose place counts from the start of a piece with its place in the file."""
+    start, record = piece.position.start, piece.position.record
+    return replace(fault, offset=start + fault.offset, record=record + (fault.record or 0))
 
 
 def columns_with_unusual_nans(batch: pa.RecordBatch) -> list[str]:

@@ -36,6 +36,7 @@ from tfrtool.examples.arrow.foreign import (
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.outputs import (
     IMAGE_STRUCT,
@@ -146,6 +147,8 @@ class ParquetFormat(Format):
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
         tree = _tree_of(rows.schema)
+        if isinstance(content.columns, ExplodedColumns):  # that was just written
+            tree = content.columns
         if tree is not None:
             with _arrow_errors(path):
                 yield _tree_batch(rows, tree, content)

@@ -489,7 +489,7 @@ def with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _as_texts(columns: Columns) -> Columns:
     """Return columns with text for times and decimals."""
     if isinstance(columns, FeatureColumns):
-        return FeatureColumns.of(with_info(columns.root, _as_text))
+        return replace(columns, root=with_info(columns.root, _as_text))
     columns_of_text = (
         replace(one, dtype=DType.STRING, is_text=True, logical=None) if one.logical else one
         for one in columns.columns

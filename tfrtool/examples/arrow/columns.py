@@ -321,6 +321,10 @@ class Columns:
             what = f"the table has decoded {data['message']} messages"
             hint = "they can't be converted back; use the TFRecord files that it was made from"
             raise SchemaError(what, hint=hint)
+        if "exploded" in data:
+            what = f"the table has a row for each item of {' and '.join(data['exploded'])}"
+            hint = "records can't be made of it; use the TFRecord files that it was made from"
+            raise SchemaError(what, hint=hint)
         columns = tuple(
             Column(
                 key=feature_key(one["key"]),

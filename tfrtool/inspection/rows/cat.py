@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, groupby, islice
 from operator import itemgetter
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError
@@ -23,6 +23,12 @@ from tfrtool.records.framing import (
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
 from tfrtool.storage.remote_path import AnyPath, RemotePath
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tfrtool.examples.arrow.columns import Columns
+    from tfrtool.inspection.rows.batches import Batch
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]
@@ -114,6 +120,7 @@ def write_arrow(
     file: BinaryIO,
     select: Sequence[str] | None = None,
     *,
+    explode: Sequence[str] | None = None,
     on_fault: OnFault,
     on_note: Callable[[str], None] = lambda _: None,
     **choices: Any,
@@ -121,25 +128,95 @@ def write_arrow(
     """Write what `cat` yields as an Arrow stream, with the columns of all records."""
     import pyarrow as pa
 
-    from tfrtool.inspection.rows.batches import decode_records, in_batches, infer_columns, reporting
-
-    columns = choices.get("proto") or infer_columns(
-        shards, as_stored=choices.get("as_stored", False), on_note=on_note
-    )
-    columns = columns if select is None else columns.select(select)
-    places = [pa.field("_shard", pa.string()), pa.field("_record", pa.int64())]
-    schema = pa.schema([*places, *columns.to_arrow()])
-    found = groupby(cat(shards, on_fault=on_fault, **choices), itemgetter(0))
+    choices |= {"on_fault": on_fault, "on_note": on_note}
+    if explode is not None:
+        schema, rows = exploded_batches(shards, explode, select, **choices)
+    else:
+        columns = _columns_of(shards, choices)
+        columns = columns if select is None else columns.select(select)
+        schema = pa.schema([*_place_fields(), *columns.to_arrow()])
+        rows = (table for _, table in _located(shards, columns, schema, **choices))
     with pa.ipc.new_stream(file, schema) as writer:
-        for path, group in found:
-            report = reporting(path, on_fault)
-            records = (record for _, record in group)
-            for batch in in_batches(records, report, batch_records=columns.batch_records):
-                for table, _, decoded in decode_records(path, batch, columns, report):
-                    locators = [[str(path)] * len(decoded), [record.index for record in decoded]]
-                    arrays = [pa.array(*one) for one in zip(locators, schema.types, strict=False)]
-                    rows = pa.RecordBatch.from_arrays([*arrays, *table.columns], schema=schema)
-                    writer.write_batch(rows)
+        for batch in rows:
+            writer.write_batch(batch)
+
+
+def exploded_batches(
+    shards: Sequence[AnyPath],
+    explode: Sequence[str],
+    select: Sequence[str] | None,
+    **choices: Any,
+) -> "tuple[pa.Schema, Iterator[pa.RecordBatch]]":
+    """Return the rows for the items of lists in what `cat` yields, with their schema.
+
+    The columns ``_shard`` and ``_record`` come before ``_item``.
+
+    Args:
+        shards: the files.
+        explode: the lists.
+        select: the columns and fields of items; None for all.
+        choices: the options of `cat`, and of `write_arrow`.
+
+    Raises:
+        UsageError: there is no such list, or no such column.
+    """
+    import pyarrow as pa
+
+    from tfrtool.inspection.rows.exploded_rows import Exploder, explode_columns
+
+    on_note, on_fault = choices["on_note"], choices["on_fault"]
+    columns = _columns_of(shards, choices)
+    columns, table = explode_columns(columns, explode, select, _place_fields())
+    for text in table.notes:
+        on_note(text)
+    schema = pa.schema([*_place_fields(), *columns.to_arrow()])
+
+    def rows() -> "Iterator[pa.RecordBatch]":
+        exploder = Exploder(table, on_fault)
+        for batch, records in _located(shards, columns, schema, **choices):
+            yield from exploder.rows(batch, records)
+        if (text := exploder.note()) is not None:
+            on_note(text)
+
+    return table.schema, rows()
+
+
+def _place_fields() -> "list[pa.Field]":
+    import pyarrow as pa
+
+    return [pa.field("_shard", pa.string()), pa.field("_record", pa.int64())]
+
+
+def _columns_of(shards: Sequence[AnyPath], choices: Mapping[str, Any]) -> "Columns":
+    from tfrtool.inspection.rows.batches import infer_columns
+
+    proto: Columns | None = choices.get("proto")
+    if proto is not None:
+        return proto
+    as_stored = choices.get("as_stored", False)
+    return infer_columns(shards, as_stored=as_stored, on_note=choices["on_note"])
+
+
+def _located(
+    shards: Sequence[AnyPath], columns: "Columns", schema: "pa.Schema", **choices: Any
+) -> "Iterator[tuple[Batch, pa.RecordBatch]]":
+    """Yield batches of what `cat` yields, and their tables with the places of the records."""
+    import pyarrow as pa
+
+    from tfrtool.inspection.rows.batches import decode_records, in_batches, reporting
+
+    on_fault = choices["on_fault"]
+    chosen = {name: choices[name] for name in choices.keys() - {"on_note"}}
+    for path, group in groupby(cat(shards, **chosen), itemgetter(0)):
+        report = reporting(path, on_fault)
+        records = (record for _, record in group)
+        for part in in_batches(records, report, batch_records=columns.batch_records):
+            for batch in decode_records(path, part, columns, report):
+                indexes = [record.index for record in batch.records]
+                locators = [[str(path)] * len(indexes), indexes]
+                arrays = [pa.array(*pair) for pair in zip(locators, schema.types, strict=False)]
+                arrays += batch.table.columns
+                yield batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _within(ranges: Sequence[Range], numbers: Iterable[int]) -> tuple[Range, ...]:

@@ -2,7 +2,7 @@
 
 import base64
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError, suggestion
@@ -13,6 +13,8 @@ from tfrtool.inspection.summary.summary_json import as_json, value_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tfrtool.examples.arrow.messages import MessageColumns
     from tfrtool.features.feature_columns import FeatureColumns
 
@@ -105,6 +107,15 @@ class PayloadJson:
         """Return what `describe` does for each payload, or why it can't be described."""
         if self._columns is None:
             return [self._described(payload) for payload in payloads]
+        table, rejected = self._columns.decode(payloads)
+        rows = self.rows(table)
+        return [
+            rejected[index] if index in rejected else {"features": next(rows)}
+            for index in range(len(payloads))
+        ]
+
+    def rows(self, table: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
+        """Yield the values of the rows of a table by column, without those that are missing."""
         from tfrtool.examples.arrow.value_types import (
             innermost_type,
             logical_word,
@@ -112,22 +123,14 @@ class PayloadJson:
             shown_texts,
         )
 
-        table, rejected = self._columns.decode(payloads)
         for at, field in enumerate(table.schema):
             if logical_word(innermost_type(field.type)) is not None:
                 texts = map_values(table.column(at), shown_texts)
                 table = table.set_column(at, field.name, texts)
         kinds = {field.name: field.type for field in table.schema}
-        rows = iter(table.to_pylist())
-        found: list[dict[str, Any] | str] = []
-        for index in range(len(payloads)):
-            if index in rejected:
-                found.append(rejected[index])
-                continue
-            values = {name: self._typed(value, kinds[name]) for name, value in next(rows).items()}
-            features = {name: value for name, value in values.items() if value is not None}
-            found.append({"features": features})
-        return found
+        for row in table.to_pylist():
+            values = {name: self._typed(value, kinds[name]) for name, value in row.items()}
+            yield {name: value for name, value in values.items() if value is not None}
 
     def _described(self, payload: bytes) -> dict[str, Any] | str:
         try:

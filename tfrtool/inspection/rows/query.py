@@ -33,6 +33,7 @@ def query(
     workers: Workers = None,
     as_text: bool = False,
     as_stored: bool = False,
+    explode: Sequence[str] | None = None,
     proto: "MessageColumns | None" = None,
     condition: str | None = None,
     on_fault: Callable[[LocatedFault], None],
@@ -59,6 +60,7 @@ def query(
             Values that Arrow can't hold always do.
         as_stored: whether columns are the features as records store them, whatever features.json
             says.
+        explode: the lists whose items are the rows of ``records``; None for a row for each record.
         proto: the fields of other messages, which the records of the shards are.
         condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
@@ -86,6 +88,7 @@ def query(
                 workers=workers,
                 as_text=as_text,
                 as_stored=as_stored,
+                explode=explode,
                 proto=proto,
                 on_fault=on_fault,
                 on_progress=on_progress,

@@ -15,14 +15,18 @@ from tfrtool.engines.engine import Engine, Workers
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.engines.pool import Processes
 from tfrtool.errors import SourceError, UsageError, os_errors_as
-from tfrtool.examples.arrow.columns import PLACES, Columns
+from tfrtool.examples.arrow.columns import CONTEXT, PLACES, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.features.explode import ExplodedTable
+from tfrtool.features.exploded_columns import needed_columns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import declared_features
 from tfrtool.inspection.rows.batches import (
+    LABEL_NAME,
+    Batch,
     CachedRecords,
     OnFault,
     RowColumns,
@@ -31,6 +35,7 @@ from tfrtool.inspection.rows.batches import (
     unknown_note,
 )
 from tfrtool.inspection.rows.event_columns import EventColumns
+from tfrtool.inspection.rows.exploded_rows import Exploder
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch, unpack_batch
 from tfrtool.inspection.rows.sql_child import SqlChild
@@ -58,25 +63,39 @@ _TEXT_FILE = re.compile(r".+\.(csv|tsv|jsonl|ndjson|json)(\.gz)?", re.IGNORECASE
 
 @dataclass(frozen=True)
 class _ShardTable:
-    """Shards, their columns, and what names the shards."""
+    """Shards, their columns, what names the shards, and the lists whose items are rows."""
 
     shards: Sequence[AnyPath]
     columns: Columns
     sources: Paths
     cached: Mapping[AnyPath, CachedRecords]
+    explode: Sequence[str] | None = None
 
     @cached_property
     def _row_columns(self) -> RowColumns:
         return RowColumns.of(self.shards, self.columns, self.sources)
 
+    @cached_property
+    def _exploded(self) -> ExplodedTable | None:
+        if self.explode is None:
+            return None
+        return ExplodedTable.of(self._row_columns.schema(self.columns), self.explode)
+
     def schema(self, mentioned: Collection[str]) -> pa.Schema:
         columns = self.columns
+        if self._exploded is not None:
+            for text in self._exploded.notes:
+                send_to_parent(text)
+            return self._exploded.schema
         if isinstance(columns, FeatureColumns):
             columns = columns.with_paths(mentioned)
         return self._row_columns.schema(columns)
 
     def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
         row_columns = self._row_columns.with_splits() if PLACES[4] in names else self._row_columns
+        if self._exploded is not None:
+            yield from self._items(self._exploded, row_columns, names, on_fault)
+            return
         columns = row_columns.narrowed(self.columns, names)
         for shard in self.shards:
             cached = self.cached.get(shard)
@@ -84,13 +103,41 @@ class _ShardTable:
                 for table, places in cached.tables(shard, columns, on_fault):
                     yield row_columns.add_to(table, shard, places, names)
                 continue
-            batches = read_batches([shard], columns, on_fault=on_fault)
-            while True:
-                with counting(send_to_parent):  # DuckDB may ask for each batch in another thread
-                    batch = next(batches, None)
-                if batch is None:
-                    break
+            for batch in _read_counted(shard, columns, on_fault):
                 yield row_columns.add_to(batch.table, shard, batch.places(), names)
+
+    def _items(
+        self,
+        exploded: ExplodedTable,
+        row_columns: RowColumns,
+        names: Collection[str],
+        on_fault: OnFault,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each item; only the fields that have these names are decoded."""
+        paths = exploded.paths(names)
+        if LABEL_NAME in names and row_columns.label is not None:
+            paths |= {row_columns.label, f"{CONTEXT}/{row_columns.label}"}
+        columns = needed_columns(self.columns, paths, exploded.lists)
+        exploder = Exploder(exploded, on_fault)
+        for shard in self.shards:
+            for batch in _read_counted(shard, columns, on_fault):
+                table = row_columns.add_to(batch.table, shard, batch.places(), names)
+                others = {*PLACES} - {*names}
+                chosen = [name for name in table.schema.names if name not in others]
+                yield from exploder.rows(batch, table.select(chosen))
+        if on_fault is send_to_parent and (text := exploder.note()) is not None:
+            send_to_parent(text)
+
+
+def _read_counted(shard: AnyPath, columns: Columns, on_fault: OnFault) -> Iterator[Batch]:
+    """Yield the batches of a shard, and send the bytes that are read."""
+    batches = read_batches([shard], columns, on_fault=on_fault)
+    while True:
+        with counting(send_to_parent):  # DuckDB may ask for each batch in another thread
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +188,7 @@ def answers(
     workers: Workers,
     as_text: bool,
     as_stored: bool,
+    explode: Sequence[str] | None,
     proto: MessageColumns | None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress,
@@ -157,44 +205,66 @@ def answers(
             if not isinstance(paths, tuple):
                 known[name] = paths
                 continue
-            columns: Columns | None = None
             cached = dict[AnyPath, CachedRecords]()
+            columns: Columns | None = None
             if proto is not None and name == _RECORDS:
                 columns = proto
                 note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
                 if note:
                     on_note(note)
             elif not as_stored:
-                columns, notes = child.call(_declared, paths)
-                for note in notes:
-                    on_note(note)
-                if columns is None:
-                    columns = ranking_columns(
-                        paths, on_note, workers=folding, on_progress=on_progress
-                    )
+                columns = _known(child, paths, folding, on_progress, on_note)
             if columns is None:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
                 columns = _inferred(paths, fold)
             named = (tables or {}).get(name, sources)
-            known[name] = _ShardTable(paths, columns, paths if named is None else named, cached)
+            named = paths if named is None else named
+            lists = explode if name == _RECORDS else None
+            known[name] = _ShardTable(paths, columns, named, cached, lists)
         child.send(_answer, known, statement, as_text)
 
-        def results() -> Iterator[Any]:
-            meter = None
-            while (found := child.receive()) is not None:
-                if isinstance(found, LocatedFault):
-                    on_fault(found)
-                elif isinstance(found, dict):
-                    meter = meter or Meter(on_progress, "reading", BYTES, total_bytes(shards))
-                    meter.add(found)
-                else:
-                    yield found
-            if meter is not None:
-                meter.finish()
-
-        found = results()
+        found = _results(child, shards, on_fault, on_note, on_progress)
         schema = next(found)
         yield pa.RecordBatchReader.from_batches(schema, map(unpack_batch, found))
+
+
+def _results(
+    child: SqlChild,
+    shards: Sequence[AnyPath],
+    on_fault: OnFault,
+    on_note: Callable[[str], None],
+    on_progress: OnProgress,
+) -> Iterator[Any]:
+    """Yield the schema and the batches that a query sends, and pass on what else it does."""
+    meter = None
+    while (found := child.receive()) is not None:
+        if isinstance(found, LocatedFault):
+            on_fault(found)
+        elif isinstance(found, str):
+            on_note(found)
+        elif isinstance(found, dict):
+            meter = meter or Meter(on_progress, "reading", BYTES, total_bytes(shards))
+            meter.add(found)
+        else:
+            yield found
+    if meter is not None:
+        meter.finish()
+
+
+def _known(
+    child: SqlChild,
+    shards: Sequence[AnyPath],
+    workers: Workers,
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+) -> Columns | None:
+    """Return the columns that features.json describes, or those of lists of Examples."""
+    columns, notes = child.call(_declared, shards)
+    for note in notes:
+        on_note(note)
+    if columns is not None:
+        return columns
+    return ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
 
 
 def _declared(shards: Sequence[AnyPath]) -> tuple[Columns | None, Sequence[str]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tfrtool.examples.arrow.columns import Columns
+    from tfrtool.features.explode import ExplodedTable
 
 
 def _raise(found: LocatedFault) -> None:
@@ -35,23 +36,29 @@ class RowBatches:
     Attributes:
         shards: paths of the shards, in order.
         columns: columns to decode.
+        exploded: how records become a row for each item of a list; None for a row for each record.
         on_fault: called with each fault. Damaged records are skipped.
     """
 
     shards: tuple[AnyPath, ...]
     columns: "Columns"
     on_fault: Callable[[LocatedFault], None] = field(repr=False)
+    exploded: "ExplodedTable | None" = field(default=None, repr=False)
 
     @property
     def schema(self) -> "pa.Schema":
         """Arrow schema of every batch."""
-        return self.columns.to_arrow()
+        return self.columns.to_arrow() if self.exploded is None else self.exploded.schema
 
     def __iter__(self) -> "Iterator[pa.RecordBatch]":
         from tfrtool.inspection.rows.batches import read_batches
 
         batches = read_batches(self.shards, self.columns, on_fault=self.on_fault)
-        return (batch.table for batch in batches)
+        if self.exploded is None:
+            return (batch.table for batch in batches)
+        from tfrtool.inspection.rows.exploded_rows import Exploder
+
+        return Exploder(self.exploded, self.on_fault).numbered(batches)
 
     def to_arrow(self) -> "pa.Table":
         """Return all rows as an Arrow table."""
@@ -133,6 +140,7 @@ def read_table(
     columns: str | Sequence[str] = "all",
     lists: bool = False,
     as_stored: bool = False,
+    explode: str | Sequence[str] | None = None,
     on_fault: OnFault = "raise",
 ) -> RowBatches:
     """Read the features of one or more shards as Arrow record batches.
@@ -152,6 +160,11 @@ def read_table(
         lists: whether a feature that some records don't have is a list in any case, and a step of
             a feature list, too, where types are inferred.
         as_stored: whether columns are the features as records store them, flat and of three types.
+        explode: name of a list, such as "steps", to have a row for each of its items: the columns
+            are the other features of the record, repeated, the fields of the item, ``_record``, the
+            number of the record among all that are read, and ``_item``, from 0. Several lists are
+            taken apart side by side. ``columns`` can be fields of the item, such as "steps/action".
+            Records without items have no row.
         on_fault: "raise" to stop at a damaged record or one that is not an Example, "skip" to skip
             these, or a function to call with each.
 
@@ -162,7 +175,7 @@ def read_table(
         ShardError: a file can't be read.
         CorruptShardError: a record is damaged, and ``on_fault`` is "raise".
         SchemaError: most records are not what features.json says.
-        UsageError: unknown column or ``on_fault``.
+        UsageError: unknown column or ``on_fault``, or ``explode`` is not a list.
     """
     handle = on_fault_handler(on_fault)
     if hasattr(shards, "read"):
@@ -171,8 +184,15 @@ def read_table(
 
     paths = find_shards(shards)
     found = infer_columns(paths, lists=lists, as_stored=as_stored)
-    if columns != "all":
-        found = found.select([columns] if isinstance(columns, str) else columns)
+    select = None if columns == "all" else [columns] if isinstance(columns, str) else columns
+    if explode is not None:
+        from tfrtool.inspection.rows.exploded_rows import RECORD, explode_columns
+
+        fields = [explode] if isinstance(explode, str) else explode
+        found, exploded = explode_columns(found, fields, select, [RECORD])
+        return RowBatches(shards=paths, columns=found, on_fault=handle, exploded=exploded)
+    if select is not None:
+        found = found.select(select)
     return RowBatches(shards=paths, columns=found, on_fault=handle)
 
 
