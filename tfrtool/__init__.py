@@ -24,6 +24,7 @@ _HOMES = {
     "inspection.pictures.contact_sheet": "contact_sheet",
     "inspection.rows.decoded_records": "open_records",
     "inspection.rows.read_rows": "read_records read_table",
+    "inspection.schema.features_of": "Features",
     "inspection.schema.shard_schema": "infer_schema",
     "inspection.stats.stats": "stats",
     "inspection.summary.shard_summary": "inspect_shard",

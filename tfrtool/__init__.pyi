@@ -29,6 +29,7 @@ from tfrtool.inspection.rows.decoded_records import open_records as open_records
 from tfrtool.inspection.rows.read_rows import read as read
 from tfrtool.inspection.rows.read_rows import read_records as read_records
 from tfrtool.inspection.rows.read_rows import read_table as read_table
+from tfrtool.inspection.schema.features_of import Features as Features
 from tfrtool.inspection.schema.shard_schema import infer_schema as infer_schema
 from tfrtool.inspection.stats.stats import stats as stats
 from tfrtool.inspection.summary.shard_summary import inspect_shard as inspect_shard

@@ -16,7 +16,17 @@ VERBS = {
     "read_records", "read_table", "repair", "report", "reshard", "stats", "train", "verify",
     "write",
 }  # fmt: skip
-TYPES = {"Dataset", "Fault", "FeatureSpec", "Record", "Records", "Schema", "Shard", "Split"}
+TYPES = {
+    "Dataset",
+    "Fault",
+    "FeatureSpec",
+    "Features",
+    "Record",
+    "Records",
+    "Schema",
+    "Shard",
+    "Split",
+}
 ERRORS = {
     "ClusterError", "CorruptShardError", "DatasetError", "SchemaError", "ShardError",
     "SourceError", "TfrtoolError", "TrainingError", "UsageError", "WeightsError", "WriteError",

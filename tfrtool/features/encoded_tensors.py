@@ -100,4 +100,7 @@ def _as_numbers(data: NDArray[np.uint8], dtype: str) -> pa.Array:
         halves: NDArray[Any] = data.copy().view("<u2")
         return numbers_array((halves.astype(np.uint32) << 16).view(np.float32))
     numbers = data.copy().view(np.dtype(dtype).newbyteorder("<"))
-    return numbers_array(numbers.astype(np.float32) if dtype == "float16" else numbers)
+    if dtype == "float16":
+        with np.errstate(invalid="ignore"):  # NaN may be any
+            numbers = numbers.astype(np.float32)
+    return numbers_array(numbers)

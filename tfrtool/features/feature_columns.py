@@ -24,7 +24,7 @@ from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.features.flatten import FlatFeatures
 from tfrtool.features.nested import FieldMisfit, NestedBuild, arrow_type
-from tfrtool.features.stored_layout import stored_features
+from tfrtool.features.stored_layout import check_fields, stored_features
 from tfrtool.features.types import (
     Kind,
     Leaf,
@@ -36,6 +36,7 @@ from tfrtool.features.types import (
     select_fields,
     tree_from_json,
     tree_json,
+    with_info,
 )
 
 _BATCH_VALUES = 4_000_000
@@ -164,7 +165,8 @@ class FeatureColumns(DecodedColumns):
         root = tree_from_json(data["features"])
         if not isinstance(root, Struct):
             raise ValueError("the features are not a struct")
-        return cls.of(root)
+        check_fields(root)
+        return cls.of(_with_classes(root, data.get("classes", {})))
 
     @classmethod
     def declared_by(cls, schema: pa.Schema) -> "FeatureColumns | None":
@@ -182,6 +184,12 @@ class FeatureColumns(DecodedColumns):
         fields = [pa.field(*one) for one in zip(self.names, kinds, strict=True)]
         fields += [pa.field(EXACT, pa.binary())] if exact else []
         content = {"kind": self.kind.value, "features": tree_json(self.root)}
+        classes = {
+            leaf.path: leaf.values.info["names"]
+            for leaf in leaves_of(self.root)
+            if leaf.values.info.get("names")
+        }
+        content |= {"classes": classes} if classes else {}
         return pa.schema(fields, {METADATA: json.dumps(content), **(metadata or {})})
 
     def decode(
@@ -244,3 +252,17 @@ class FeatureColumns(DecodedColumns):
 
 def _type_of(array: pa.Array) -> pa.DataType:
     return array.type
+
+
+def _with_classes(root: Struct, classes: Mapping[str, Any]) -> Struct:
+    """Return a tree whose labels have the names of their classes, by path."""
+
+    def named(path: str, values: Values) -> Values:
+        names = classes.get(path)
+        if values.kind is not Kind.LABEL or names is None:
+            return values
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("the names of classes are not texts")
+        return replace(values, info={"names": tuple(names)})
+
+    return with_info(root, named)

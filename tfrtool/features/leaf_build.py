@@ -239,7 +239,8 @@ class LeafBuild:
             self._check_labels(leaf, source, numbers)
             return stored
         if values.dtype == "float64":
-            return numbers_array(numbers.astype(np.float64))
+            with np.errstate(invalid="ignore"):  # NaN may be any
+                return numbers_array(numbers.astype(np.float64))
         if values.dtype == "uint64":
             return numbers_array(numbers.view(np.uint64))
         if values.kind is Kind.BOOL:

@@ -51,7 +51,7 @@ def _hugging_face_values(values: Values) -> dict[str, Any]:
 def stored_schema(root: Struct) -> Schema:
     """Return TensorFlow's description of the features that store a tree.
 
-    A value that every record has is a scalar or has its shape; all others have any length.
+    A value that every record has is a scalar or has its shape; others have any length.
     """
     specs: list[FeatureSpec] = []
     for leaf in leaves_of(root):
@@ -59,7 +59,9 @@ def stored_schema(root: Struct) -> Schema:
         for feature in stored.all:
             shape: tuple[int, ...] | None = None
             is_values = feature is stored.values
-            if leaf.level == 0 and is_values and values.encoding is not Encoding.NONE:
+            if values.info.get("optional"):
+                pass  # it may be missing
+            elif leaf.level == 0 and is_values and values.encoding is not Encoding.NONE:
                 shape = ()
             elif leaf.level == 0 and is_values and None not in values.shape:
                 shape = tuple(size for size in values.shape if size is not None)

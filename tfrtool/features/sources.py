@@ -1,7 +1,7 @@
 """Where the meaning of records is written: features.json, files of classes, and schema.json."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,9 +15,17 @@ from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.nested import FieldMisfit
-from tfrtool.features.stored_layout import stored_features
+from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, join, needs_inference
+from tfrtool.features.types import (
+    Field,
+    Kind,
+    ListOf,
+    Struct,
+    Values,
+    needs_inference,
+    with_info,
+)
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.json_files import read_json, reading_metadata
@@ -96,8 +104,14 @@ def declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
     types = StoredTypes.read(shards)
     for name, column in {**types.columns, **types.singles}.items():
         fields[name] = field_of_column(column)
-    found = replace(found, root=Struct(fields))
-    if needs_inference(Struct(fields)):
+    root = Struct(fields)
+    try:
+        check_tree(root)
+    except ValueError as error:
+        what = f"contradicts the types in schema.json: {error}"
+        raise SchemaError(what, path=found.path, hint=AS_STORED) from error
+    found = replace(found, root=root)
+    if needs_inference(root):
         return found
     return _compared(found, _Sample.of(shards))
 
@@ -121,7 +135,7 @@ def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
         except DatasetError as error:
             return DeclaredFeatures(notes=(f"types are inferred: {error}",))
         if first is None:
-            named = _with_class_names(root, folder)
+            named = with_class_names(root, folder)
             first = DeclaredFeatures(root=named, path=path, notes=notes)
         elif root != first.root:
             what = f"{path} describes other features than {first.path}"
@@ -152,8 +166,8 @@ def _compared(found: DeclaredFeatures, sample: _Sample) -> DeclaredFeatures:
 
 def _check_sample(root: Struct, sample: _Sample, path: AnyPath | None) -> None:
     """Raise a `SchemaError` if most of the first records are something else than a tree."""
-    _, misfits, damaged = FeatureColumns.of(root).checked(sample.payloads, strict=False)
-    most = len(sample.payloads) // 2
+    misfits, damaged, count = _misfits_of(FeatureColumns.of(root), sample.payloads)
+    most = count // 2
     by_path: dict[str, list[tuple[int, FieldMisfit]]] = {}
     for index, by_field in misfits.items():
         for name, misfit in by_field.items():
@@ -168,6 +182,18 @@ def _check_sample(root: Struct, sample: _Sample, path: AnyPath | None) -> None:
     for reason, count in Counter(damaged.values()).items():
         if count > most:
             raise SchemaError(f"it describes other records: {reason}", path=path, hint=AS_STORED)
+
+
+def _misfits_of(
+    columns: FeatureColumns, payloads: Sequence[bytes]
+) -> tuple[dict[int, dict[str, FieldMisfit]], dict[int, str], int]:
+    """Return how records differ from a tree, and how many were read: fewer if they are large."""
+    while payloads:
+        with suppress(SchemaError):
+            _, misfits, damaged = columns.checked(payloads, strict=False)
+            return misfits, damaged, len(payloads)
+        payloads = payloads[: len(payloads) // 2]
+    return {}, {}, 0
 
 
 def field_of_column(column: Column) -> Field:
@@ -187,20 +213,7 @@ def field_of_column(column: Column) -> Field:
     return ListOf(item=values) if column.form is Form.LIST else values
 
 
-def with_info(root: Struct, change: Callable[[str, Values], Values], path: str = "") -> Struct:
-    """Return a tree with each leaf changed by a function of its path and itself."""
-
-    def changed(item: Field, path: str) -> Field:
-        if isinstance(item, Struct):
-            return with_info(item, change, path)
-        if isinstance(item, ListOf):
-            return replace(item, item=changed(item.item, path))
-        return change(path, item)
-
-    return Struct({name: changed(part, join(path, name)) for name, part in root.fields.items()})
-
-
-def _with_class_names(root: Struct, folder: AnyPath) -> Struct:
+def with_class_names(root: Struct, folder: AnyPath) -> Struct:
     """Return a tree whose labels have the names of their classes, where a file has these."""
 
     def named(path: str, values: Values) -> Values:

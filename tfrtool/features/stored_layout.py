@@ -90,18 +90,23 @@ def stored_features(root: Struct) -> tuple[StoredFeature, ...]:
 
 def check_tree(root: Struct) -> None:
     """Raise a `ValueError` if records can't store a tree, or it exceeds a limit."""
-    _check_fields(root)
+    check_fields(root)
+    keys = set[str]()
+    for feature in stored_features(root):
+        if feature.key in keys:
+            raise ValueError(f"two fields are stored as {feature.key!r}")
+        keys.add(feature.key)
+
+
+def check_fields(root: Struct) -> None:
+    """Raise a `ValueError` if records can't store a field; two of them may be the same."""
+    _check_nesting(root)
     leaves = [*leaves_of(root)]
     if len(leaves) > MAX_COLUMNS:
         raise ValueError(f"{len(leaves):,} fields (limit {MAX_COLUMNS:,})")
     for leaf in leaves:
         if leaf.level and not can_divide(leaf.values):
             raise ValueError(f"lists don't store the shape of {leaf.path!r}")
-    keys = set[str]()
-    for feature in stored_features(root):
-        if feature.key in keys:
-            raise ValueError(f"two fields are stored as {feature.key!r}")
-        keys.add(feature.key)
 
 
 def can_divide(values: Values) -> bool:
@@ -116,7 +121,7 @@ def is_field_name(name: object) -> bool:
     return name.isascii() or name.encode("utf-8", "ignore").decode() == name
 
 
-def _check_fields(root: Struct) -> None:
+def _check_nesting(root: Struct) -> None:
     """Raise a `ValueError` if fields are nested too deeply, or a struct or list can't exist."""
     level, depth = list[Field](root.fields.values()), 1
     names: list[object] = [*root.fields]

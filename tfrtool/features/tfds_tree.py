@@ -286,6 +286,7 @@ def tfds_of_tree(root: Field) -> Json:
 
 def _tfds_values(values: Values) -> Json:
     info = dict(values.info)
+    is_optional = info.pop("optional", False)
     if values.kind is Kind.TEXT and not values.shape:
         return connector("Text", text=info)
     if values.kind is Kind.LABEL and not values.shape:
@@ -307,4 +308,6 @@ def _tfds_values(values: Values) -> Json:
         dtype = values.dtype
     shape = [-1 if size is None else size for size in values.shape]
     encoding = _TFDS_ENCODINGS[values.encoding]
-    return connector("Tensor" if shape else "Scalar", dtype, shape, encoding)
+    content = connector("Tensor" if shape else "Scalar", dtype, shape, encoding)
+    content["tensor"] |= {"optional": True} if is_optional else {}
+    return content

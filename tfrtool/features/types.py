@@ -3,8 +3,8 @@
 import enum
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tfrtool.errors import UsageError, suggestion
@@ -91,6 +91,8 @@ class Values:
             raise ValueError(f"a tensor of {self.extent:,} values (limit {MAX_TENSOR_VALUES:,})")
         if self.encoding is not Encoding.NONE and self.kind not in (Kind.NUMBER, Kind.BOOL):
             raise ValueError(f"{self.kind.value} values can't be encoded")
+        if self.kind in (Kind.IMAGE, Kind.AUDIO) and self.shape:
+            raise ValueError(f"{self.kind.value} values have no shape")
         if self.encoding is Encoding.NONE and self.shape.count(None) > 1:
             raise ValueError("more than one unknown size, which only encoded tensors can have")
 
@@ -254,6 +256,19 @@ def only_fields(item: Field, paths: Collection[str], path: str = "") -> Field | 
     parts = {name: only_fields(part, paths, join(path, name)) for name, part in item.fields.items()}
     fields = {name: part for name, part in parts.items() if part is not None}
     return Struct(fields) if fields else None
+
+
+def with_info(root: Struct, change: Callable[[str, Values], Values], path: str = "") -> Struct:
+    """Return a tree with each leaf changed by a function of its path and itself."""
+
+    def changed(item: Field, path: str) -> Field:
+        if isinstance(item, Struct):
+            return with_info(item, change, path)
+        if isinstance(item, ListOf):
+            return replace(item, item=changed(item.item, path))
+        return change(path, item)
+
+    return Struct({name: changed(part, join(path, name)) for name, part in root.fields.items()})
 
 
 def has_logical_types(root: Struct) -> bool:

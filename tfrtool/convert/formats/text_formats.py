@@ -47,8 +47,7 @@ from tfrtool.examples.example import DType, PayloadKind, feature_key
 from tfrtool.examples.stored_types import SCHEMA, schema_of
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.sources import with_info
-from tfrtool.features.types import Kind, Values
+from tfrtool.features.types import Kind, Values, with_info
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, LABEL_NAME, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.formats.csv_options import CsvOptions
