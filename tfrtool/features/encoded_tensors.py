@@ -88,6 +88,7 @@ def _decompressed(
             parts.append(part)
             total += len(part)
             if total > MOST_UNPACKED and index:
+                parts.clear()  # the error is handled while its traceback holds this list
                 raise SchemaError(f"tensors unpack to more than {MOST_UNPACKED:,} bytes")
     return parts, bad
 
@@ -97,9 +98,10 @@ def _as_numbers(data: NDArray[np.uint8], dtype: str) -> pa.Array:
     if dtype == "bool":
         return bools_array(data != 0)
     if dtype == "bfloat16":  # the upper half of a float32
-        halves: NDArray[Any] = data.copy().view("<u2")
+        halves: NDArray[Any] = data.view("<u2")
         return numbers_array((halves.astype(np.uint32) << 16).view(np.float32))
-    numbers = data.copy().view(np.dtype(dtype).newbyteorder("<"))
+    kind = np.dtype(dtype).newbyteorder("<")
+    numbers: NDArray[Any] = np.require(data.view(kind), requirements="A")
     if dtype == "float16":
         with np.errstate(invalid="ignore"):  # NaN may be any
             numbers = numbers.astype(np.float32)

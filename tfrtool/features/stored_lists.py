@@ -120,8 +120,12 @@ def with_nulls(values: pa.Array, present: Bools) -> pa.Array:
     Raises:
         SchemaError: tensors that are null take too much memory.
     """
-    if len(present) * _extent(values.type) > max(_MOST_NULLS, len(present)):
+    extent, is_empty = _extent(values.type), not present.any()
+    most = _MOST_NULLS if is_empty else _MOST_NULLS // 4  # the second one has indexes, too
+    if extent > 1 and len(present) * extent > most:
         raise SchemaError("missing tensors take too much memory")
+    if is_empty:
+        return pa.nulls(len(present), values.type)
     return scattered(values, len(present), np.flatnonzero(present))
 
 
