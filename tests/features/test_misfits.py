@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import zlib
 from typing import Any
 
@@ -270,6 +271,21 @@ def test_missing_large_tensors_take_no_memory() -> None:
     with pytest.raises(SchemaError, match="missing tensors take too much memory"):
         columns_of(s=ListOf(item=item)).decode([payload])
     assert columns_of(x="float32[67108864]").batch_records == 1
+
+
+def test_a_batch_is_freed_at_once() -> None:
+    """A batch that nobody holds takes no memory, though garbage is not collected meanwhile."""
+    columns = columns_of(x="float32[1000]", y=lists("text"))
+    payloads = [encode_example({"y": ["a"]})] * 20
+    gc.disable()
+    try:
+        columns.decode(payloads)
+        before = pa.total_allocated_bytes()
+        for _ in range(3):
+            columns.decode(payloads)
+        assert pa.total_allocated_bytes() == before
+    finally:
+        gc.enable()
 
 
 def test_lists_of_a_length() -> None:

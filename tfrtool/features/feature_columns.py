@@ -23,7 +23,8 @@ from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.features.flatten import FlatFeatures
-from tfrtool.features.nested import FieldMisfit, NestedBuild, arrow_type
+from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.nested import NestedBuild, arrow_type
 from tfrtool.features.stored_layout import check_fields, stored_features
 from tfrtool.features.types import (
     Kind,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
 from tfrtool.examples.arrow.value_types import as_logical, logical_type
 from tfrtool.examples.example import is_utf8
 from tfrtool.features.encoded_tensors import unpack
+from tfrtool.features.misfits import Misfits
 from tfrtool.features.stored_layout import MAX_LENGTH, StoredFeature, StoredLeaf, stored_leaf
 from tfrtool.features.stored_lists import (
     MOST_LISTS,
@@ -30,27 +31,12 @@ _STRINGS = (Kind.BYTES, Kind.IMAGE, Kind.AUDIO)
 _AS_STORED = ("float32", "float16", "bfloat16", "int64")
 
 
-class Refuse(Protocol):
-    """What notes misfits of records; ``found`` is a text, or says it for each of the rows."""
-
-    def __call__(
-        self,
-        rows: Ints,
-        path: str,
-        expected: str,
-        found: Sequence[object] | NDArray[Any] | str,
-        *,
-        is_text: bool = False,
-    ) -> None:
-        """Note them."""
-
-
 class LeafBuild:
     """Builds leaves from the arrays of their stored features."""
 
-    def __init__(self, stored: Mapping[str, pa.Array], refuse: Refuse, *, strict: bool) -> None:
+    def __init__(self, stored: Mapping[str, pa.Array], misfits: Misfits, *, strict: bool) -> None:
         """Take an array of lists for each stored feature, by name."""
-        self._stored, self._refuse, self._strict = stored, refuse, strict
+        self._stored, self._refuse, self._strict = stored, misfits.add, strict
 
     def build(self, leaf: Leaf) -> BuiltField | None:
         """Return a leaf; None if some records don't fit it."""

@@ -5,15 +5,14 @@ tree doesn't fit becomes a misfit, and the others are built without it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.arrays import Ints
 from tfrtool.examples.arrow.value_types import logical_type
 from tfrtool.features.leaf_build import LeafBuild, instead
+from tfrtool.features.misfits import Misfits
 from tfrtool.features.stored_lists import (
     BuiltField,
     differing_records,
@@ -23,25 +22,6 @@ from tfrtool.features.stored_lists import (
     with_nulls,
 )
 from tfrtool.features.types import Field, Kind, Leaf, ListOf, Struct, Values, join
-
-
-class FieldMisfit(NamedTuple):
-    """How a record differs from its tree.
-
-    Attributes:
-        path: the feature, as it is stored.
-        expected: what the tree says, a clause.
-        found: what the record has.
-        is_text: whether it is only that text isn't UTF-8, which TFDS reads all the same.
-    """
-
-    path: str
-    expected: str
-    found: str
-    is_text: bool = False
-
-    def __str__(self) -> str:
-        return f"feature {self.path!r}: expected {self.expected}, found {self.found}"
 
 
 def arrow_type(item: Field) -> pa.DataType:
@@ -90,29 +70,12 @@ class NestedBuild:
             strict: whether what can be shown all the same, such as a missing feature that TFDS
                 needs, is a misfit too.
         """
-        self.misfits: dict[int, dict[str, FieldMisfit]] = {}
-        self.texts: dict[int, dict[str, FieldMisfit]] = {}
-        self._strict = strict
-        self._leaves = LeafBuild(stored, self._refuse, strict=strict)
+        found = Misfits(strict=strict)
+        self.misfits, self.texts = found.misfits, found.texts
+        self._refuse = found.add
+        self._leaves = LeafBuild(stored, found, strict=strict)
         parts = [self._build(item, name, 0) for name, item in root.fields.items()]
         self.arrays = [part.array for part in parts if part is not None]
-
-    def _refuse(
-        self,
-        rows: Ints,
-        path: str,
-        expected: str,
-        found: Sequence[object] | NDArray[Any] | str,
-        *,
-        is_text: bool = False,
-    ) -> None:
-        """Note misfits of records; ``found`` is a text, or says it for each of the rows."""
-        texts = [found] * len(rows) if isinstance(found, str) else found
-        is_warning = is_text and self._strict
-        for row, text in zip(rows.tolist(), texts, strict=True):
-            known = (self.texts if is_warning else self.misfits).setdefault(row, {})
-            if path not in known:
-                known[path] = FieldMisfit(path, expected, str(text), is_text)
 
     def _build(self, item: Field, path: str, level: int) -> BuiltField | None:
         """Return a field, which is in ``level`` lists; None if some records don't fit it."""

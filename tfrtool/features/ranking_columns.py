@@ -17,7 +17,8 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, PayloadKind, classify_payload, decode_example
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.nested import FieldMisfit, arrow_type
+from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.nested import arrow_type
 from tfrtool.features.sources import AS_STORED, field_of_column
 from tfrtool.features.types import Field, ListOf, Struct, leaves_of
 from tfrtool.records.wire import read_spans

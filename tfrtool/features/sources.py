@@ -14,7 +14,7 @@ from tfrtool.examples.example import DType, feature_name, parse_message
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.nested import FieldMisfit
+from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
 from tfrtool.features.types import (
