@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.contracts.test_import_budget import HEAVY, loaded_by
 from tests.datasets import write_pets
 from tests.examples.strategies import int64, string
 from tfrtool.cli import main
@@ -125,15 +124,11 @@ def test_usage(
 
 
 @pytest.mark.tf
-def test_nothing_heavy_is_loaded(pets: Path) -> None:
-    """Neither TensorFlow nor numpy nor Pillow is loaded."""
-    program = (
-        "import sys; from tfrtool.cli import main; code = main(['inspect', 'dataset', "
-        "sys.argv[1], '--workers', '1']); heavy = ('tensorflow', 'numpy', 'PIL', 'keras'); "
-        "sys.exit(code or any(name in sys.modules for name in heavy))"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(pets)], capture_output=True)
-    assert done.returncode == 0, done.stderr
+def test_nothing_heavy_is_loaded(pets: Path, unshuffled: Path) -> None:
+    """Nothing heavy is loaded, but numpy and Arrow where there is a features.json."""
+    words = ["inspect", "dataset", "--workers", "1"]
+    assert loaded_by([*words, str(pets)], HEAVY) == (0, ["numpy", "pyarrow"])
+    assert loaded_by([*words, str(unshuffled)], HEAVY) == (0, [])
 
 
 def test_real_datasets(capsys: Capture, shared_data: Path) -> None:
@@ -172,12 +167,19 @@ def test_names_are_told_apart(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_what_of_the_metadata_was_compared(capsys: Capture, tmp_path: Path) -> None:
-    """Only the record counts were compared, whatever features.json asks for; or not even they."""
+    """Only what was compared is said to match: counts, records, or neither."""
     directory = write_pets(tmp_path)
+    assert main(["inspect", "dataset", str(directory)]) == 0
+    out = capsys.readouterr().out
+    assert "  metadata   record counts match dataset_info.json\n" in out
+    assert "  features   20 records match features.json\n" in out
     features = json.loads((directory / "features.json").read_text())
     kinds = features["featuresDict"]["features"]
     kinds["absent"] = kinds["label"]
     (directory / "features.json").write_text(json.dumps(features))
+    assert main(["inspect", "dataset", str(directory)]) == 3
+    assert "  metadata   see the faults below\n\n" in capsys.readouterr().out
+    (directory / "features.json").unlink()
     assert main(["inspect", "dataset", str(directory)]) == 0
     assert "  metadata   record counts match dataset_info.json\n" in capsys.readouterr().out
     info = json.loads((directory / "dataset_info.json").read_text())

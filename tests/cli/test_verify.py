@@ -195,15 +195,17 @@ def test_files_of_two_directories(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.tf
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "json"])
 def test_verifying_is_light(pets: Path, words: list[str]) -> None:
-    """Without --images neither TensorFlow nor numpy nor Pillow is loaded."""
+    """Nothing heavy is loaded, but numpy and Arrow where there is a features.json."""
+    assert loaded_by(["verify", str(pets), *words], HEAVY) == (0, ["numpy", "pyarrow"])
+    (pets / "features.json").unlink()
     assert loaded_by(["verify", str(pets), *words], HEAVY) == (0, [])
 
 
 @pytest.mark.tf
-def test_images_need_pillow_and_numpy_alone(pets: Path) -> None:
-    """With --images Pillow and numpy are loaded, and nothing else that is heavy."""
+def test_images_need_pillow_besides(pets: Path) -> None:
+    """With --images Pillow is loaded, too, and nothing else that is heavy."""
     found = loaded_by(["verify", str(pets), "--images", "--workers", "1"], HEAVY)
-    assert found == (0, ["numpy", "PIL"])
+    assert found == (0, ["numpy", "PIL", "pyarrow"])
 
 
 def test_no_damaged_shard_is_said_to_hold(make_shard: MakeShard, capsys: Capture) -> None:

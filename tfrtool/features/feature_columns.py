@@ -1,15 +1,16 @@
 """A tree of fields as the columns of a table, which payloads are decoded to."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tfrtool.errors import UsageError
-from tfrtool.examples.arrow.arrays import numbers_array, strings_array
+from tfrtool.examples.arrow.arrays import Ints, numbers_array, strings_array
 from tfrtool.examples.arrow.columns import (
     EXACT,
     METADATA,
@@ -23,9 +24,10 @@ from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.features.flatten import FlatFeatures
+from tfrtool.features.leaf_build import STRINGS
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import NestedBuild, arrow_type
-from tfrtool.features.stored_layout import check_fields, stored_features
+from tfrtool.features.stored_layout import check_fields, stored_features, stored_leaf
 from tfrtool.features.types import (
     Kind,
     Leaf,
@@ -42,6 +44,20 @@ from tfrtool.features.types import (
 
 _BATCH_VALUES = 4_000_000
 """Values of a batch, about, where shapes are fixed."""
+
+
+class Comparison(NamedTuple):
+    """How payloads compare with a tree, by their places.
+
+    Attributes:
+        misfits: how they differ from the tree.
+        damaged: why others have features of other types, or are no Examples.
+        other_keys: how many have each feature that the tree doesn't have.
+    """
+
+    misfits: dict[int, dict[str, FieldMisfit]]
+    damaged: dict[int, str]
+    other_keys: Counter[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,23 +231,25 @@ class FeatureColumns(DecodedColumns):
         """Decode payloads, and return the records that fit as an array of structs.
 
         Besides, by the places of the others: how they differ from the tree, and why some are no
-        Examples. ``strict`` is that of `NestedBuild`.
+        Examples. ``strict`` is that of `NestedBuild`; with it, text that isn't UTF-8 is a misfit
+        of records that fit, too.
         """
-        misfits, damaged = dict[int, dict[str, FieldMisfit]](), dict[int, str]()
-        places = np.arange(len(payloads))
-        stored = self.stored
-        while True:
-            try:
-                chosen = [payloads[row] for row in places.tolist()]
-                flat = decode_batch(chosen, stored, unset_is_absent=True)
-                break
-            except MisfitError as error:
-                bad = np.array([*error.others])
-                reasons = error.others.values()
-                damaged |= zip(places[bad].tolist(), reasons, strict=True)
-                places = np.delete(places, bad)
-        keys = (feature_name(column.key) for column in stored.columns)
-        arrays = dict(zip(keys, flat.columns, strict=True))
+        places, arrays, damaged = self._stored_arrays(payloads)
+        rows, misfits = self._built(places, arrays, strict=strict)
+        return rows, misfits, damaged
+
+    def compare(self, payloads: Sequence[bytes]) -> Comparison:
+        """Compare payloads with the tree, as TFDS would read them; images are not copied."""
+        other_keys = Counter[bytes]()
+        places, arrays, damaged = self._stored_arrays(payloads, other_keys, _plain_bytes(self.root))
+        _, misfits = self._built(places, arrays, strict=True)
+        return Comparison(misfits, damaged, other_keys)
+
+    def _built(
+        self, places: Ints, arrays: dict[str, pa.Array], *, strict: bool
+    ) -> tuple[pa.StructArray, dict[int, dict[str, FieldMisfit]]]:
+        """Return the records that fit, and how the others differ, by their places."""
+        misfits = dict[int, dict[str, FieldMisfit]]()
         while True:
             build = NestedBuild(self.root, arrays, strict=strict)
             for row, found in build.texts.items():
@@ -248,7 +266,42 @@ class FeatureColumns(DecodedColumns):
             pa.field(*one) for one in zip(self.names, map(_type_of, build.arrays), strict=True)
         ]
         rows = pa.Array.from_buffers(pa.struct(names), len(places), [None], children=build.arrays)
-        return rows, misfits, damaged
+        return rows, misfits
+
+    def _stored_arrays(
+        self,
+        payloads: Sequence[bytes],
+        other_keys: Counter[bytes] | None = None,
+        uncopied: Collection[bytes] = (),
+    ) -> tuple[Ints, dict[str, pa.Array], dict[int, str]]:
+        """Return the places of the Examples that have these types, and their stored features.
+
+        Besides, why others are no such Examples, by their places.
+        """
+        damaged, places, stored = dict[int, str](), np.arange(len(payloads)), self.stored
+        while True:
+            try:
+                chosen = [payloads[row] for row in places.tolist()]
+                flat = decode_batch(
+                    chosen, stored, unset_is_absent=True, other_keys=other_keys, uncopied=uncopied
+                )
+                break
+            except MisfitError as error:
+                bad = np.array([*error.others])
+                reasons = error.others.values()
+                damaged |= zip(places[bad].tolist(), reasons, strict=True)
+                places = np.delete(places, bad)
+        keys = (feature_name(column.key) for column in stored.columns)
+        return places, dict(zip(keys, flat.columns, strict=True)), damaged
+
+
+def _plain_bytes(root: Struct) -> frozenset[bytes]:
+    """Return the keys of the bytes that are shown as they are stored."""
+    return frozenset(
+        feature_key(stored_leaf(leaf).values.key)
+        for leaf in leaves_of(root)
+        if leaf.values.kind in STRINGS
+    )
 
 
 def _type_of(array: pa.Array) -> pa.DataType:

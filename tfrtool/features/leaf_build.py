@@ -27,7 +27,9 @@ from tfrtool.features.stored_lists import (
 )
 from tfrtool.features.types import Encoding, Kind, Leaf, Values
 
-_STRINGS = (Kind.BYTES, Kind.IMAGE, Kind.AUDIO)
+STRINGS = (Kind.BYTES, Kind.IMAGE, Kind.AUDIO)
+"""Kinds whose values are the bytes that a record stores."""
+
 _AS_STORED = ("float32", "float16", "bfloat16", "int64")
 
 
@@ -214,7 +216,7 @@ class LeafBuild:
     def _converted(self, leaf: Leaf, source: StoredLists) -> pa.Array | None:
         """Return values with the type that they have in a table; None if some can't have it."""
         values, stored = leaf.values, source.values
-        if values.kind in _STRINGS or values.dtype in _AS_STORED:
+        if values.kind in STRINGS or values.dtype in _AS_STORED:
             return stored
         if values.kind is Kind.TEXT:
             return self._texts(leaf, source)

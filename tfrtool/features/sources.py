@@ -46,11 +46,13 @@ class DeclaredFeatures:
         root: the fields; None where no file says it.
         path: the features.json that says it.
         notes: what is not shown, a clause each.
+        problem: why a features.json can't be read.
     """
 
     root: Struct | None = None
     path: AnyPath | None = None
     notes: tuple[str, ...] = ()
+    problem: str | None = None
 
     @property
     def columns(self) -> FeatureColumns | None:
@@ -90,12 +92,25 @@ class _Sample:
 
 
 def declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
+    """Return what `read_declared_features` does, once the first records were compared with it.
+
+    Raises:
+        SchemaError: two files disagree, or the records are not what a file says.
+    """
+    found = read_declared_features(shards)
+    if found.root is None or needs_inference(found.root):
+        return found
+    return _compared(found, _Sample.of(shards))
+
+
+def read_declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
     """Return what features.json and the files beside it say about the records of shards.
 
     The types of times, decimals and tensors in a schema.json come before it.
 
     Raises:
-        SchemaError: two files disagree, or the records are not what a file says.
+        SchemaError: two files disagree.
+        DatasetError: a schema.json is damaged.
     """
     found = read_features_files([*dict.fromkeys(shard.parent for shard in shards)])
     if found.root is None:
@@ -110,10 +125,7 @@ def declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
     except ValueError as error:
         what = f"contradicts the types in schema.json: {error}"
         raise SchemaError(what, path=found.path, hint=AS_STORED) from error
-    found = replace(found, root=root)
-    if needs_inference(root):
-        return found
-    return _compared(found, _Sample.of(shards))
+    return replace(found, root=root)
 
 
 def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
@@ -133,7 +145,8 @@ def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
         except FileNotFoundError:
             return DeclaredFeatures()
         except DatasetError as error:
-            return DeclaredFeatures(notes=(f"types are inferred: {error}",))
+            notes = (f"types are inferred: {error}",)
+            return DeclaredFeatures(path=path, notes=notes, problem=error.what)
         if first is None:
             named = with_class_names(root, folder)
             first = DeclaredFeatures(root=named, path=path, notes=notes)

@@ -36,6 +36,7 @@ from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
+    from tfrtool.features.types import Struct
     from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.table.record_table import RowRequest
     from tfrtool.inspection.verify.image_check import ImageFindings
@@ -66,6 +67,7 @@ class ProfileRequest:
         images: whether every image decodes, and its fingerprint; with ``parsing``.
         labels: labels in order, and objects.
         schema: what the features of records are compared with (`SchemaCheck`).
+        declared: what they are compared with besides, by folder (`FeatureCheck`).
         rows: where to store a row for each record.
         hashed: the shards whose SHA-256 is needed.
         sample: the maximum number of records to read of each shard, if there is one.
@@ -77,6 +79,7 @@ class ProfileRequest:
     images: bool = False
     labels: LabelRequest | None = None
     schema: "DataSchema | None" = None
+    declared: "Mapping[AnyPath, Struct]" = field(default_factory=dict)
     rows: "RowRequest | None" = None
     hashed: Collection[AnyPath] = ()
     sample: Mapping[Any, int | None] = field(default_factory=dict)
@@ -194,6 +197,8 @@ class ShardProfile:
         except ShardError as failure:
             self.failure = failure
         self._add(batch, size)
+        for fold in self.folds:
+            fold.flush()
 
     def _add(self, records: Sequence[Record], size: int) -> None:
         self.records += len(records)
@@ -347,6 +352,11 @@ def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordF
         from tfrtool.inspection.dataset.record_labels import LabelCounts
 
         folds.append(LabelCounts(*request.labels))
+    root = request.declared.get(path_of(source).parent)
+    if root is not None:
+        from tfrtool.inspection.verify.feature_check import FeatureCheck
+
+        folds.append(FeatureCheck(root, path_of(source)))
     if request.statistics:
         from tfrtool.inspection.stats.stats_fold import StatsFold
 

@@ -68,6 +68,7 @@ class FaultKind(enum.Enum):
     NOT_TFRECORD = "not-tfrecord"
     EMPTY = "empty"
     PARSE = "parse"
+    SCHEMA = "schema"
     COUNT = "count"
     MISSING_SHARD = "missing-shard"
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError, human_bytes, human_count, printable
 from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.records.framing import FaultKind
 
 if TYPE_CHECKING:
     from tfrtool.inspection.dataset.dataset_summary import DatasetSummary, SplitSummary
@@ -51,8 +52,8 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
     Shows the splits and shards, the counts compared with the metadata, the balance of the labels,
     whether the order is random, and the shuffle buffer that training needs.
 
-    Exit code 3 means damaged records, missing or extra shards, or counts that don't match the
-    metadata.
+    Exit code 3 means damaged records, missing or extra shards, or counts or records that don't
+    match the metadata.
     """
     form = words.pop("emit")
     if as_json and form == "croissant":
@@ -104,6 +105,7 @@ def _head(summary: "DatasetSummary") -> Table:
         ("payload", summary.payload.title),
         ("label", _label(summary)),
         ("metadata", _compared(summary)),
+        *_features(summary),
         *(("note", note) for note in summary.notes),
     )
 
@@ -118,6 +120,14 @@ def _compared(summary: "DatasetSummary") -> str:
     if None in counts:
         return "dataset_info.json does not list the records of each split"
     return "record counts match dataset_info.json"
+
+
+def _features(summary: "DatasetSummary") -> Iterator[tuple[str, str]]:
+    """Yield whether the records match features.json, if they do."""
+    if summary.features_checked and all(
+        located.fault.kind is not FaultKind.SCHEMA for located in summary.faults
+    ):
+        yield "features", f"{human_count(summary.features_checked, 'record')} match features.json"
 
 
 def _label(summary: "DatasetSummary") -> str:
@@ -135,7 +145,8 @@ def _label(summary: "DatasetSummary") -> str:
 def _fault_text(located: "LocatedFault") -> tuple[str, str]:
     """Return what a fault is, and where and why."""
     fault = located.fault
-    where = "" if fault.record is None else f"record {fault.record} at offset {fault.offset}: "
+    is_single = fault.record is not None and fault.kind is not FaultKind.SCHEMA
+    where = "" if not is_single else f"record {fault.record} at offset {fault.offset}: "
     what = f"{fault.kind.value}: {printable(located.path.name)}"
     return what, where + printable(fault.message)
 

@@ -48,6 +48,7 @@ def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words
     - whether every record parses
     - missing, extra and duplicate shards in directories
     - the counts in dataset_info.json
+    - whether records have the features that features.json describes
 
     Each fault is listed with its likely cause, if there is one. TensorFlow's "corrupted record at
     N" is the fault at offset N, or at N - 12 if the payload is damaged.
@@ -71,6 +72,8 @@ def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words
 
 def _page(report: "VerifyReport") -> Page:
     """Return what ``verify`` shows: what is wrong, what is worth to be known, and the sum."""
+    from tfrtool.inspection.verify.feature_faults import FeatureFault
+
     page: list[str | Table] = []
     wrong = [shard for shard in report.shards if not shard.is_whole]
     for shard in wrong[:_SHARDS_SHOWN]:
@@ -78,12 +81,15 @@ def _page(report: "VerifyReport") -> Page:
     if len(wrong) > _SHARDS_SHOWN:
         more = human_count(len(wrong) - _SHARDS_SHOWN, "more shard")
         page.append(Heading(f"... and {more} with faults; use --json to list all"))
-    if report.faults:
-        found = [
-            (f"{fault.kind.value}  {printable(str(fault.path))}", printable(fault.message))
-            for fault in report.faults
-        ]
-        page += [Heading("across shards"), *findings(found)]
+    across, different = list[tuple[str, str]](), list[tuple[str, str]]()
+    for fault in report.faults:
+        if isinstance(fault, FeatureFault):
+            different.append((printable(fault.title), printable(fault.message)))
+        else:
+            about = f"{fault.kind.value}  {printable(str(fault.path))}"
+            across.append((about, printable(fault.message)))
+    for title, lines in (("across shards", across), ("different from features.json", different)):
+        page += [Heading(title), *findings(lines)] if lines else []
     if report.duplicates is not None and report.duplicates.groups:
         page += _duplicates(report.duplicates)
     if report.anomalies:
@@ -166,6 +172,10 @@ def _sums(report: "VerifyReport") -> Iterator[tuple[str, str]]:
         if info is not None and info.splits:
             splits = (f"{printable(split.name)} {split.records:,}" for split in info.splits)
             yield "metadata", f"dataset_info.json lists {', '.join(splits)}"
+    if report.features_checked and not any(
+        fault.kind is FaultKind.SCHEMA for fault in report.faults
+    ):
+        yield "features", f"{human_count(report.features_checked, 'record')} match features.json"
     if report.duplicates is not None:
         images = [shard.images for shard in report.shards if shard.images is not None]
         yield "images", _image_sum(images, any_duplicates=bool(report.duplicates.groups))

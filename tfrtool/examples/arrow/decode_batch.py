@@ -1,13 +1,17 @@
 """Payloads as record batches."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import (
     Ints,
+    binary_array,
+    bools_array,
     list_array,
     numbers_array,
     scattered,
@@ -45,6 +49,8 @@ def decode_batch(
     *,
     exact: bool = False,
     unset_is_absent: bool = False,
+    other_keys: Counter[bytes] | None = None,
+    uncopied: Collection[bytes] = (),
 ) -> pa.RecordBatch:
     """Decode payloads into a record batch of these columns and no others.
 
@@ -55,6 +61,8 @@ def decode_batch(
         columns: what to decode; what else is in a payload is hardly looked at.
         exact: whether to add a column ``_payload`` with the payloads' own bytes.
         unset_is_absent: whether a feature without a kind counts as missing, as in TensorFlow.
+        other_keys: where to count the features of records that no column has, by their keys.
+        uncopied: keys of strings whose number is wanted, not their bytes: all are empty.
 
     Raises:
         MisfitError: some aren't such payloads, or the columns can't hold them.
@@ -69,21 +77,24 @@ def decode_batch(
     if ends[-1] > _MOST_BYTES:
         index = int(np.searchsorted(ends, _MOST_BYTES, "right")) - 1
         raise MisfitError({index: "its batch is larger than 2 GiB"})
-    payload_columns, parts = [], []
+    payload_columns, parts = list[pa.Array](), list[list[pa.Array]]()
     if exact or not columns.parsed:
         payload_columns.append(strings_array(payloads))
     if columns.parsed:
         keys = [
             strings_array([one.key for one in some]) for some in (columns.context, columns.lists)
         ]
-        build = partial(_Table, columns=columns, keys=keys, unset_is_absent=unset_is_absent)
-        for start in range(0, len(payloads) or 1, SCANNED):
-            part = payloads[start : start + SCANNED]
-            table, misfits = scanned(part, build)
-            misfits = table.misfits | misfits
-            if misfits:
-                raise MisfitError({start + index: why for index, why in misfits.items()})
-            parts.append(table.arrays)
+        build = partial(
+            _Table,
+            columns=columns,
+            keys=keys,
+            unset_is_absent=unset_is_absent,
+            counts_others=other_keys is not None,
+            uncopied=uncopied,
+        )
+        parts, others = _scanned_parts(payloads, build)
+        if other_keys is not None:
+            other_keys += others
     arrays = [
         one[0] if len(one) == 1 else pa.concat_arrays(one) for one in zip(*parts, strict=True)
     ]
@@ -94,12 +105,33 @@ def decode_batch(
     return pa.record_batch(arrays, schema=schema)
 
 
+def _scanned_parts(
+    payloads: Sequence[bytes], build: "Callable[[WireScan], _Table]"
+) -> tuple[list[list[pa.Array]], Counter[bytes]]:
+    """Return the columns of payloads in parts, and the features of them that no column has.
+
+    Raises:
+        MisfitError: some payloads of one part can't be decoded.
+    """
+    parts, others = list[list[pa.Array]](), Counter[bytes]()
+    for start in range(0, len(payloads) or 1, SCANNED):
+        part = payloads[start : start + SCANNED]
+        table, misfits = scanned(part, build)
+        misfits = table.misfits | misfits
+        if misfits:
+            raise MisfitError({start + index: why for index, why in misfits.items()})
+        parts.append(table.arrays)
+        others += table.other_keys
+    return parts, others
+
+
 class _Table:
     """A batch in the making.
 
     Attributes:
         arrays: the table's; none if the scan has found irregular payloads.
         misfits: what the arrays can't hold, by the places of the payloads.
+        other_keys: how many payloads have each feature that no column has, if that is counted.
     """
 
     def __init__(
@@ -108,7 +140,11 @@ class _Table:
         columns: Columns,
         keys: Sequence[pa.Array],
         unset_is_absent: bool,
+        counts_others: bool,
+        uncopied: Collection[bytes],
     ) -> None:
+        self.other_keys = Counter[bytes]()
+        self._counts_others, self._uncopied = counts_others, uncopied
         self.arrays: list[pa.Array] = []
         self.misfits: dict[int, str] = {}
         self._scan, self._rows = scan, len(scan.irregular)
@@ -143,6 +179,10 @@ class _Table:
         """Return of each column the rows that have it, and where it is in each."""
         found = self._scan.features(maps)
         places, order = self._scan.find(found, keys)
+        if self._counts_others and len(order) and places[order[0]] < 0:
+            keys_elsewhere = found.key.filter(bools_array(places < 0))
+            for one in pc.value_counts(keys_elsewhere).to_pylist():
+                self.other_keys[one["values"]] += one["counts"]
         cuts = np.searchsorted(places[order], np.arange(len(keys) + 1))
         return [
             (column, found.owner[one], found.value[one], found.end[one])
@@ -180,7 +220,11 @@ class _Table:
             self._refuse(column, missing, lambda _: "no feature")
         if not fits.all():
             places, rows, start, end = places[fits], rows[fits], start[fits], end[fits]
-        values, counts = self._values(column.dtype, rows, start, end)
+        if column.key in self._uncopied:
+            first, _, counts = self._scan.children(rows, start, end)
+            values = binary_array(np.zeros(len(first) + 1, np.int32), b"")
+        else:
+            values, counts = self._values(column.dtype, rows, start, end)
         if column.is_text:
             values = self._texts(column, np.repeat(rows, counts), values)
         if form is Form.LIST:

@@ -26,6 +26,12 @@ from tfrtool.inspection.first_records import FirstRecords, Label
 from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.inspection.profile import LabelRequest, ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import check_directory, written_shards
+from tfrtool.inspection.verify.feature_faults import FeatureFault
+from tfrtool.inspection.verify.feature_findings import (
+    DeclaredFolders,
+    FeatureFindings,
+    find_mismatches,
+)
 from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
@@ -83,6 +89,8 @@ class DatasetSummary:
         splits: splits by name.
         notes: decisions made while reading, one clause each.
         faults: faults, file by file. Of a file with very many, only the first are listed.
+        features_checked: number of records that were compared with features.json, or None without
+            one.
     """
 
     dataset: AnyPath
@@ -96,6 +104,7 @@ class DatasetSummary:
     splits: Mapping[str, SplitSummary]
     notes: tuple[str, ...]
     faults: tuple[LocatedFault, ...]
+    features_checked: int | None = None
 
 
 @takes(DatasetOptions)
@@ -125,10 +134,15 @@ def read_dataset(
         found = find_files(dataset, lambda name: name or UNSPLIT)
         first, labels = label_request(found, options.label)
         hashed = {*found.paths} if described else written_shards(found.paths)
-        request = ProfileRequest(labels=labels, features=described, hashed=hashed)
+        declared = DeclaredFolders.read(found.paths)
+        request = ProfileRequest(
+            labels=labels, features=described, declared=declared.roots, hashed=hashed
+        )
         profiles = [*profile_shards(found.paths, request, options, MIN_BYTES_PER_PROCESS)]
         must_have = options.label is not None
-        report = dataset_report(found, first, labels.label, profiles, must_have=must_have)
+        report = dataset_report(
+            found, first, labels.label, profiles, declared=declared, must_have=must_have
+        )
         return report, profiles
 
 
@@ -155,6 +169,7 @@ def dataset_report(
     label: str | None,
     profiles: Sequence[ShardProfile],
     *,
+    declared: DeclaredFolders | None = None,
     must_have: bool = False,
 ) -> DatasetSummary:
     """Return the summary of a dataset, from profiles that were asked for `label_request`.
@@ -189,6 +204,7 @@ def dataset_report(
         label_counts.codes = array("H", map(table.__getitem__, label_counts.codes if codes else ()))
         label_counts.more = array("H", map(table.__getitem__, label_counts.more if codes else ()))
     texts = _texts(codes, LabelNames.read(root, label))
+    features = find_mismatches(declared or DeclaredFolders(), profiles)
     splits = {name: _summary(split, read, counts, texts) for name, split in found.splits.items()}
     return DatasetSummary(
         dataset=root,
@@ -200,9 +216,23 @@ def dataset_report(
         distinct_labels=None if overflowed else len(codes),
         records=sum(split.records for split in splits.values()),
         splits=splits,
-        notes=tuple(found.notes),
-        faults=tuple(_faults(root, found.splits.values(), profiles)),
+        notes=(*found.notes, *features.notes),
+        faults=(
+            *_faults(root, found.splits.values(), profiles),
+            *_feature_faults(features),
+        ),
+        features_checked=features.checked,
     )
+
+
+def _feature_faults(features: FeatureFindings) -> Iterator[LocatedFault]:
+    """Yield how records differ from features.json, once for each feature."""
+    for one in features.faults:
+        offset, message = one.offset or 0, one.message
+        if isinstance(one, FeatureFault) and one.feature:
+            message = f"{one.title}: {message}"
+        found = Fault(kind=one.kind, offset=offset, record=one.record, message=message)
+        yield LocatedFault(path=one.path, fault=found)
 
 
 def _is_list(root: AnyPath, label: str | None) -> bool:

@@ -64,6 +64,9 @@ class RecordFold(abc.ABC):
     def add_fault(self, fault: Fault) -> None:  # noqa: B027 - of those that need it
         """Add damage, before the intact records around it."""
 
+    def flush(self) -> None:  # noqa: B027 - of those that need it
+        """Take in records that were put off, at the end of a shard or of a part."""
+
     def reject(self, record: Record, rejected: set[int], reason: str = NO_EXAMPLE) -> None:
         """Report a record that no other fold has to look at."""
         rejected.add(record.index)

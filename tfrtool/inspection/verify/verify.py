@@ -16,6 +16,8 @@ from tfrtool.inspection.verify.dataset_check import (
     check_directory,
     written_shards,
 )
+from tfrtool.inspection.verify.feature_faults import FeatureFault
+from tfrtool.inspection.verify.feature_findings import DeclaredFolders, find_mismatches
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import LENGTH
 from tfrtool.records.shard_sets import ShardSet
@@ -28,6 +30,7 @@ from tfrtool.storage.remote_path import AnyPath, RemotePath
 if TYPE_CHECKING:
     from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.verify.duplicates import Duplicates
+    from tfrtool.inspection.verify.image_check import ImageCheck
     from tfrtool.inspection.verify.schema_check import Anomaly
 
 # Bytes of images that are decoded in the time that a process takes to start, roughly.
@@ -48,14 +51,17 @@ class VerifyReport(Shown):
         notes: remarks that are not damage.
         duplicates: duplicate images, or None if images were not checked.
         anomalies: how the records differ from a schema, or None without one.
+        features_checked: number of records that were compared with features.json, or None without
+            one.
     """
 
     shards: tuple[ShardProfile, ...]
     directories: tuple[DatasetFindings, ...] = ()
-    faults: tuple[DatasetFault, ...] = ()
+    faults: tuple[DatasetFault | FeatureFault, ...] = ()
     notes: tuple[str, ...] = ()
     duplicates: "Duplicates | None" = None
     anomalies: "tuple[Anomaly, ...] | None" = None
+    features_checked: int | None = None
 
     @property
     def records(self) -> int:
@@ -99,6 +105,7 @@ class VerifyReport(Shown):
             "faults": to_json_values(self.faults),
             "fault_count": self.n_faults,
             "notes": list(map(printable, self.notes)),
+            "features_checked": self.features_checked,
         }
         if self.duplicates is not None:
             counts = to_json_values(self.duplicates)
@@ -125,28 +132,27 @@ def verify(shards: Locations, options: VerifyOptions) -> VerifyReport:
 
         schema = DataSchema.read(options.schema)
     located = locate_shards(shards)
-    hashed = written_shards(located.paths)
-    request = ProfileRequest(parsing=True, images=options.images, schema=schema, hashed=hashed)
+    declared = DeclaredFolders.read(located.sources)
+    request = ProfileRequest(
+        parsing=True,
+        images=options.images,
+        schema=schema,
+        declared=declared.roots,
+        hashed=written_shards(located.paths),
+    )
     worth = _WORTH_WITH_IMAGES if options.images else _worth_a_process(located.sources)
     profiles = [*profile_shards(located.sources, request, options, worth, "verifying")]
-    return verify_report(located, profiles, schema)
+    return verify_report(located, profiles, schema, declared)
 
 
 def verify_report(
-    located: FoundShards, shards: Sequence[ShardProfile], schema: "DataSchema | None" = None
+    located: FoundShards,
+    shards: Sequence[ShardProfile],
+    schema: "DataSchema | None" = None,
+    declared: DeclaredFolders | None = None,
 ) -> VerifyReport:
     """Return the report on profiles that were asked for parsing, and perhaps for more."""
-    from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
-
-    checks = [shard.fold(ImageCheck) for shard in shards]
-    encoded = {check.roles.image for check in checks if check is not None and check.has_encoded}
-    for shard, check in zip(shards, checks, strict=True):
-        if check is not None:
-            shard.images = ImageFindings()
-        if check is not None and shard.holds_examples:
-            shard.images = check.findings(all_encoded=check.roles.image in encoded)
-            if not shard.images.doubtful:
-                shard.add_faults(check.doubts)
+    checks = _settle_images(shards)
     by_folder: dict[AnyPath, dict[AnyPath, ShardProfile]] = {}
     if len(shards) > 1 or located.folders:
         for shard in shards:
@@ -176,17 +182,37 @@ def verify_report(
         anomalies = find_anomalies(schema, filter(None, folds))
         if schema.unchecked:
             notes.append(f"not checked in the schema: {', '.join(schema.unchecked)}")
+    features = find_mismatches(declared or DeclaredFolders(), shards)
+    notes += features.notes
     return VerifyReport(
         shards=tuple(shards),
         directories=directories,
         faults=(
             *(fault for found in directories for fault in found.faults),
             *_same_records(shards, set_of),
+            *features.faults,
         ),
         notes=tuple(notes),
         duplicates=duplicates,
         anomalies=anomalies,
+        features_checked=features.checked,
     )
+
+
+def _settle_images(shards: Sequence[ShardProfile]) -> "list[ImageCheck | None]":
+    """Set what is known of the images of each shard, and return their checks, if there are any."""
+    from tfrtool.inspection.verify.image_check import ImageCheck, ImageFindings
+
+    checks = [shard.fold(ImageCheck) for shard in shards]
+    encoded = {check.roles.image for check in checks if check is not None and check.has_encoded}
+    for shard, check in zip(shards, checks, strict=True):
+        if check is not None:
+            shard.images = ImageFindings()
+        if check is not None and shard.holds_examples:
+            shard.images = check.findings(all_encoded=check.roles.image in encoded)
+            if not shard.images.doubtful:
+                shard.add_faults(check.doubts)
+    return checks
 
 
 def _worth_a_process(sources: Sequence[AnyPath | Stream]) -> int:

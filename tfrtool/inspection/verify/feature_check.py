@@ -1,0 +1,138 @@
+"""Comparing records with what features.json says about them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from google.protobuf.message import DecodeError
+
+from tfrtool.errors import SchemaError
+from tfrtool.examples.example import (
+    DTYPES,
+    feature_key,
+    feature_name,
+    holds_features,
+    parse_message,
+)
+from tfrtool.examples.schema_fold import MAX_NAME_BYTES, MAX_NAMES
+from tfrtool.examples.short_payloads import LONG, shorten
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.leaf_build import STRINGS
+from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.stored_layout import stored_features, stored_leaf
+from tfrtool.features.types import Struct, leaves_of
+from tfrtool.inspection.verify.feature_faults import Mismatches
+from tfrtool.inspection.verify.payload_check import RecordFold
+from tfrtool.records.framing import Record
+from tfrtool.storage.remote_path import AnyPath
+
+_BATCH_RECORDS, _BATCH_BYTES = 4096, 16 * 1024 * 1024
+"""Records that are compared at once: with fewer, each would take several times as long."""
+
+
+class FeatureCheck(RecordFold):
+    """Compares each record with the features that features.json declares.
+
+    Attributes:
+        mismatches: how records differ.
+        checked: number of records that were compared.
+        others: how many records have each feature that features.json doesn't name.
+    """
+
+    def __init__(self, root: Struct, path: AnyPath) -> None:
+        super().__init__()
+        self._columns, self._path = FeatureColumns.of(root), path
+        self._dtypes = {one.key: one.dtype for one in stored_features(root)}
+        self._read_keys = _keys_with_content(root)
+        self._batch, self._batch_bytes = list[Record](), 0
+        self.mismatches = Mismatches()
+        self.checked = 0
+        self.others = Counter[bytes]()
+        self._room = MAX_NAME_BYTES
+
+    def add(self, records: Sequence[Record], rejected: set[int]) -> None:
+        """Compare records, many at once."""
+        for record in records:
+            if record.index in rejected:
+                continue
+            if len(record.payload) > LONG:
+                record = record._replace(payload=self._shortened(record.payload))
+            self._batch.append(record)
+            self._batch_bytes += len(record.payload)
+            if len(self._batch) == _BATCH_RECORDS or self._batch_bytes > _BATCH_BYTES:
+                self.flush()
+
+    def _shortened(self, payload: bytes) -> bytes:
+        """Return a payload without most bytes of its images."""
+        names = set[bytes]()
+        short = shorten(payload, names)
+        return payload if names & self._read_keys else short
+
+    def flush(self) -> None:
+        """Compare the records that were put off."""
+        records, self._batch, self._batch_bytes = self._batch, [], 0
+        if records:
+            self._compare(records)
+
+    def _compare(self, records: Sequence[Record]) -> None:
+        try:
+            found = self._columns.compare([one.payload for one in records])
+        except SchemaError as error:  # they take more memory than a batch may
+            middle = len(records) // 2
+            if middle:
+                self._compare(records[:middle])
+                self._compare(records[middle:])
+            else:
+                misfit = FieldMisfit("", "a record of less memory", error.what)
+                self.mismatches.add(misfit, self._path, records[0])
+            return
+        self.checked += len(records)
+        self._add_others(found.other_keys)
+        for row, by_feature in sorted(found.misfits.items()):
+            for misfit in by_feature.values():
+                self.mismatches.add(misfit, self._path, records[row])
+        for row, reason in found.damaged.items():
+            self._add_damaged(records[row], reason)
+
+    def _add_damaged(self, record: Record, reason: str) -> None:
+        """Add a record that isn't decoded: its features have other types, or it is no Example."""
+        try:
+            message = parse_message(record.payload)
+        except DecodeError:
+            message = None
+        if message is None or not holds_features(message):
+            self.reject(record, set())
+            return
+        misfits = list[FieldMisfit]()
+        for entry in message.context.feature:
+            name, kind = feature_name(entry.key), entry.value.WhichOneof("kind")
+            expected = self._dtypes.get(name)
+            if kind is not None and expected not in (None, DTYPES[kind]):
+                what = f"{expected.value} values"
+                misfits.append(FieldMisfit(name, what, f"{DTYPES[kind].value} values"))
+        for misfit in misfits or [FieldMisfit("", "a tf.train.Example", reason)]:
+            self.mismatches.add(misfit, self._path, record)
+
+    def _add_others(self, others: Mapping[bytes, int]) -> None:
+        """Count features; their names take limited memory."""
+        for key, count in others.items():
+            if key not in self.others:
+                if len(self.others) >= MAX_NAMES or self._room < len(key):
+                    continue
+                self._room -= len(key)
+            self.others[key] += count
+
+    def merge(self, other: "FeatureCheck", index: int) -> None:
+        """Add the check of the next part."""
+        super().merge(other, index)
+        self.mismatches.merge(other.mismatches, index)
+        self.checked += other.checked
+        self._add_others(other.others)
+
+
+def _keys_with_content(root: Struct) -> frozenset[bytes]:
+    """Return the keys of the strings whose bytes matter."""
+    return frozenset(
+        feature_key(stored_leaf(leaf).values.key)
+        for leaf in leaves_of(root)
+        if leaf.values.kind not in STRINGS
+    )
