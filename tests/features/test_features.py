@@ -18,7 +18,7 @@ from tfrtool.records.framing import frame
 
 LINES = [
     "id: int64",
-    "label: label",
+    "label: label (2 classes)",
     "steps: list of structs",
     "  action: float32[2]",
     "  done: bool",

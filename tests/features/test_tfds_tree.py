@@ -133,7 +133,7 @@ def test_both_notations(content: Any) -> None:
     """The present notation and that of TFDS before 4.5 describe the same tree."""
     assert lines_of(content) == [
         "image: image",
-        "label: label",
+        "label: label (3 classes)",
         "name: text",
         "objects: list of structs",
         "  bbox: float32[4]",

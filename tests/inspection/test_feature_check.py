@@ -264,7 +264,7 @@ def test_what_tfds_refuses(shared_data: Path, capsys: Capture) -> None:
 
 
 def test_what_tfds_wrote(shared_data: Path) -> None:
-    """Datasets of each type that TFDS writes match their features.json; one it can't read itself."""
+    """Datasets of all types match their features.json, but one that TFDS can't read either."""
     folders = sorted((shared_data / "tfds_types").glob("*/1.0.0"))
     assert len(folders) >= 48
     found = {folder.parent.name: tfrtool.verify(folder, workers=1) for folder in folders}

@@ -25,7 +25,7 @@ from tfrtool.features.stored_lists import (
     tensors_of_sizes,
     with_nulls,
 )
-from tfrtool.features.types import Encoding, Kind, Leaf, Values
+from tfrtool.features.types import Encoding, Kind, Leaf, Values, class_count
 
 STRINGS = (Kind.BYTES, Kind.IMAGE, Kind.AUDIO)
 """Kinds whose values are the bytes that a record stores."""
@@ -265,8 +265,7 @@ class LeafBuild:
         return None
 
     def _check_labels(self, leaf: Leaf, source: StoredLists, numbers: NDArray[Any]) -> None:
-        info = leaf.values.info
-        count = len(info.get("names") or ()) or int(info.get("numClasses") or 0)
+        count = class_count(leaf.values)
         if not (self._strict and count):
             return
         wrong = np.flatnonzero((numbers < -1) | (numbers >= count))

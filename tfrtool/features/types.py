@@ -4,6 +4,7 @@ import enum
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -345,7 +346,37 @@ def tree_lines(root: Struct, indent: str = "") -> Iterator[str]:
             yield f"{indent}{name}: {lists}".rstrip(" ") + ("" if not lists else " structs")
             yield from tree_lines(item, f"{indent}  ")
         else:
-            yield f"{indent}{name}: {lists}{item}"
+            yield f"{indent}{name}: {lists}{item}{_about(item)}"
+
+
+def _about(values: Values) -> str:
+    """Return what else is known of labels and images, in brackets."""
+    if values.kind is Kind.LABEL and (count := class_count(values)):
+        return f" ({'1 class' if count == 1 else f'{count:,} classes'})"
+    sizes = image_sizes(values)
+    if not sizes or sizes[:2] == (None, None):
+        return ""
+    height, width = ("*" if size is None else size for size in sizes[:2])
+    return f" ({width} x {height} pixels)"
+
+
+def class_count(values: Values) -> int:
+    """Return the number of classes of a label; 0 if it isn't known."""
+    with suppress(ValueError, TypeError):
+        return len(values.info.get("names") or ()) or int(values.info.get("numClasses") or 0)
+    return 0
+
+
+def image_sizes(values: Values) -> tuple[int | None, ...]:
+    """Return the height, width and channels of an image by its metadata; None for any number.
+
+    Nothing, if the metadata doesn't say it.
+    """
+    with suppress(ValueError, TypeError, AttributeError):
+        sizes = tuple(map(int, (values.info.get("shape") or {}).get("dimensions", ())))[-3:]
+        if values.kind is Kind.IMAGE and len(sizes) == 3:
+            return tuple(None if size < 0 else size for size in sizes)
+    return ()
 
 
 def _size(text: str) -> int | None:

@@ -13,7 +13,7 @@ from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError, human_bytes, human_count, printable
-from tfrtool.inspection.inspect_options import DatasetOptions
+from tfrtool.inspection.inspect_options import DatasetOptions, ScanOptions
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.records.framing import FaultKind
 
@@ -33,12 +33,16 @@ class _InspectDatasetOptions(Options):
         "page",
         "Print a readable page, or a Croissant description of the dataset (MLCommons) as JSON-LD.",
     )
+    features: bool = option(
+        False, "Print what the features mean instead: names, types and shapes, as a tree."
+    )
 
 
 @command(
     "tfrtool inspect dataset shards/pets",
     "tfrtool inspect dataset ~/tensorflow_datasets/mnist --json",
     "tfrtool inspect dataset pipeline/examples --label-feature species",
+    "tfrtool inspect dataset data/robot/1.0.0 --features",
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
     options=(DatasetOptions, _InspectDatasetOptions),
 )
@@ -55,7 +59,9 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
     Exit code 3 means damaged records, missing or extra shards, or counts or records that don't
     match the metadata.
     """
-    form = words.pop("emit")
+    form, features = words.pop("emit"), words.pop("features")
+    if features:
+        return _print_features(dataset, form, as_json=as_json, **words)
     if as_json and form == "croissant":
         raise UsageError(
             "--json and --emit croissant cannot be used together",
@@ -77,6 +83,29 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
         warn(": ".join(_fault_text(fault)))
     emit(json.dumps(content, indent=2))
     return Outcome.FINE if complete else Outcome.DAMAGE
+
+
+def _print_features(
+    dataset: str, form: str, *, as_json: bool, label: str | None, **words: Any
+) -> Outcome:
+    """Print the tree of features, and what says so."""
+    if label is not None:
+        raise UsageError("--features and --label-feature cannot be used together")
+    if form != "page":
+        raise UsageError("--features and --emit cannot be used together")
+    from tfrtool.features.types import tree_lines
+    from tfrtool.inspection.dataset.feature_tree import read_feature_tree
+
+    with Bars() as bars:
+        found = read_feature_tree(dataset, ScanOptions(on_progress=bars, **words))
+    if as_json:
+        emit(found.to_json())
+        return Outcome.FINE
+    notes = [("note", printable(note)) for note in found.notes]
+    head = facts(("features", printable(found.source)), *notes)
+    lines = list(map(printable, tree_lines(found.root)))
+    emit([Heading(printable(str(found.dataset))), head, *(lines or ["  none"])])
+    return Outcome.FINE
 
 
 def _page(summary: "DatasetSummary") -> Page:

@@ -1,0 +1,116 @@
+"""What the features of a dataset mean: a tree of typed fields, and what says so."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrtool.errors import SchemaError, enumeration, human_count
+from tfrtool.examples.arrow.columns import Columns
+from tfrtool.examples.dataset_files import find_files
+from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.stored_types import SCHEMA, StoredTypes
+from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.features.sources import declared_features, field_of_column, read_declared_features
+from tfrtool.features.types import Field, ListOf, Struct, tree_json
+from tfrtool.inspection.inspect_options import ScanOptions
+from tfrtool.inspection.rows.batches import fold_columns
+from tfrtool.inspection.rows.ranking_shards import ranking_columns
+from tfrtool.storage.json_values import Shown
+from tfrtool.storage.remote_path import AnyPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureTree(Shown):
+    """What the features of a dataset mean.
+
+    Attributes:
+        dataset: its directory.
+        source: what says so.
+        root: the fields.
+        notes: what is not in the tree, and how records differ from it.
+    """
+
+    dataset: AnyPath
+    source: str
+    root: Struct
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``inspect dataset --features --json`` prints."""
+        return {
+            "dataset": str(self.dataset),
+            "source": self.source,
+            "features": tree_json(self.root),
+            "notes": [*self.notes],
+        }
+
+
+def read_feature_tree(dataset: str | os.PathLike[str], options: ScanOptions) -> FeatureTree:
+    """Return what the features of a dataset mean.
+
+    If no file says it, all records are read.
+
+    Raises:
+        DatasetError: no shards were found, or the metadata is damaged.
+        ShardError: a shard can't be read.
+        SchemaError: the features.json of two folders differ.
+    """
+    files = find_files(dataset)
+    shards, folder = files.paths, files.folders[0]
+    declared, notes = read_declared_features(shards), [*files.notes]
+    if declared.root is not None:
+        notes += _compared(shards)
+        described = {SCHEMA: StoredTypes.read(shards).columns, FEATURES: declared.root}
+        source = enumeration([name for name, found in described.items() if found], "and")
+        return FeatureTree(
+            dataset=folder, source=source, root=declared.root, notes=tuple(dict.fromkeys(notes))
+        )
+    notes += declared.notes
+    with options.pool() as pool:
+        ranking = ranking_columns(
+            shards, notes.append, workers=pool, on_progress=options.on_progress
+        )
+        if ranking is not None:
+            source = f"{ranking.packing.value} messages"
+            return FeatureTree(dataset=folder, source=source, root=ranking.root, notes=tuple(notes))
+        fold = fold_columns(shards, workers=pool, on_progress=options.on_progress)
+    columns = StoredTypes.read(shards).apply(fold.table_columns(lists=False, exact=False))
+    records = human_count(Counter(fold.kinds).total(), "record")
+    return FeatureTree(
+        dataset=folder,
+        source=f"inferred from {records}",
+        root=_tree_of_columns(columns),
+        notes=(*notes, *_mixed(columns)),
+    )
+
+
+def _compared(shards: Sequence[AnyPath]) -> Iterator[str]:
+    """Yield what is not in features.json, and whether the first records differ from it."""
+    try:
+        yield from declared_features(shards).notes
+    except SchemaError as error:
+        yield f"records differ from {FEATURES}: {error.what}; run tfrtool verify to list them"
+
+
+def _tree_of_columns(columns: Columns) -> Struct:
+    """Return the tree of features as records store them."""
+    fields: dict[str, Field] = {}
+    lists: dict[str, Field] = {}
+    for column in columns.columns:
+        if column.dtype is not None:
+            item, name = field_of_column(column), feature_name(column.key)
+            if column.is_list:
+                lists[name] = ListOf(item=item)
+            else:
+                fields[name] = item
+    if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
+        return Struct(fields)
+    return Struct({"context": Struct(fields), "feature_lists": Struct(lists)})
+
+
+def _mixed(columns: Columns) -> Iterator[str]:
+    for column in columns.columns:
+        if column.dtype is None:
+            yield f"{feature_name(column.key)!r} is not shown: its type varies between records"
