@@ -16,15 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfrtool.errors import WriteError, os_errors_as
-from tfrtool.examples.arrow.arrays import list_array
-from tfrtool.examples.arrow.columns import Columns, Form
-from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.value_types import map_values
 from tfrtool.examples.example import DType, PayloadKind, decode_example
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
+from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.inspection.rows.sql_child import check_address_space
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
@@ -40,9 +39,6 @@ _ROWS, _FIRST_ROWS = 16384, 100
 """Rows of a piece that isn't merged, and of the first one of a shard, which a user waits for."""
 
 _MOST_CLASSES = 100
-
-_UNSET_FORMS = (Form.UNSET, Form.ANY)
-"""How columns hold features that have no kind in some records. Lists can't hold these."""
 
 UNREADABLE_IMAGE = "image"
 """The kind of fault of a record whose image can't be decoded."""
@@ -202,7 +198,7 @@ class RowFold(RecordFold):
 
     def _write(self, records: list[Record]) -> None:
         self._roles = self._roles or image_roles(self._path)
-        columns, features = _columns(self._shard, records, self._roles)
+        columns, features = _columns(self._shard, self._path, records, self._roles)
         name = f"{self._shard:06d}-{secrets.token_hex(8)}.parquet"
         with _storing(self._folder):
             pq.write_table(pa.table(columns), self._folder / name)
@@ -227,27 +223,26 @@ def _storing(folder: Path) -> AbstractContextManager[None]:
 
 
 def _columns(
-    shard: int, records: list[Record], roles: ImageRoles
+    shard: int, path: AnyPath, records: list[Record], roles: ImageRoles
 ) -> tuple[dict[str, pa.Array], tuple[TableFeature, ...]]:
     """Return the columns of a piece, and the features among them."""
-    payloads = [record.payload for record in records]
-    lists, unparsed = _decoded(payloads, roles.image)
+    arrays, unparsed = _decoded(path, records, roles.image)
     rows = [_image_row(record.payload, roles) if roles.image else {} for record in records]
     names = {*roles.label_names.names} - {""}
-    classes = _classes(lists, roles) or [None] * len(records)
+    classes = _classes(arrays, roles) or [[]] * len(records)
     for number, (record, row) in enumerate(zip(records, rows, strict=True)):
         row |= {"shard": shard, "record": record.index, "offset": record.offset}
-        class_names = classes[number] or []
+        class_names = classes[number]
         row |= {"bytes": len(record.payload), "classes": class_names}
-        if roles.label in lists and class_names and class_names[0] in names:
+        if roles.label in arrays and class_names and class_names[0] in names:
             row["label_name"] = class_names[0]
         if record.payload_crc == -1:
             row["fault"] = FaultKind.PAYLOAD_CRC.value
-        elif number in unparsed:
+        elif record.index in unparsed:
             row["fault"] = FaultKind.PARSE.value
     columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in OWN.items()}
     features: list[TableFeature] = []
-    for name, array in lists.items():
+    for name, array in arrays.items():
         if name in roles.types.columns:
             array = map_values(array, partial(_shown, roles.types, name))
         base, short = _shortened(array)
@@ -256,43 +251,39 @@ def _columns(
     return columns, tuple(features)
 
 
-def _decoded(payloads: list[bytes], image: str | None) -> tuple[dict[str, pa.Array], set[int]]:
-    """Return the features as columns of lists, and the payloads that can't be parsed."""
-    seen = ColumnsFold()
-    seen.add(payloads)
-    for other in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
-        del seen.kinds[other]  # even where most are others, which would leave no columns
-    columns = seen.table_columns()
+def _decoded(
+    path: AnyPath, records: list[Record], image: str | None
+) -> tuple[dict[str, pa.Array], set[int]]:
+    """Return the features as columns, and the numbers of the records that can't be parsed."""
+    names, columns = _feature_columns(records, image)
     if not columns.parsed:
         return {}, set()
-    selected = [
-        (name, column if column.form in _UNSET_FORMS else replace(column, form=Form.LIST))
-        for name, column in zip(columns.names, columns.columns, strict=True)
+    faults = list[Fault]()
+    batches = list(decode_records(path, records, columns, faults.append))
+    unparsed = {fault.record for fault in faults if fault.record is not None}
+    parts = zip(*(columns.arrays(batch.table) for batch in batches), strict=True)
+    arrays = dict(zip(names, map(pa.concat_arrays, parts), strict=False))
+    if unparsed:
+        fitting = (record.index for batch in batches for record in batch.records)
+        rows = {index: row for row, index in enumerate(fitting)}
+        places = pa.array([rows.get(record.index) for record in records], pa.int64())
+        arrays = {name: array.take(places) for name, array in arrays.items()}
+    return arrays, unparsed
+
+
+def _feature_columns(records: list[Record], image: str | None) -> tuple[list[str], Columns]:
+    """Return the features of records that have a column in a piece, by their names."""
+    seen = ColumnsFold()
+    seen.add([record.payload for record in records])
+    for other in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
+        del seen.kinds[other]  # even where most are others, which would leave no columns
+    found = seen.table_columns(exact=False)
+    names = [
+        name
+        for name, column in zip(found.names, found.columns, strict=False)
         if column.dtype is not None and not column.is_list and name != image
     ][:MAX_COLUMNS]
-    chosen = Columns(columns.kind, tuple(column for _, column in selected))
-    unparsed: set[int] = set()
-    while True:
-        try:
-            table = decode_batch(
-                [b"" if n in unparsed else one for n, one in enumerate(payloads)], chosen
-            )
-            break
-        except MisfitError as misfit:
-            if unparsed.issuperset(misfit.others):
-                return {}, unparsed
-            unparsed.update(misfit.others)
-    names = (name for name, _ in selected)
-    return dict(zip(names, map(_as_lists, chosen.arrays(table)), strict=True)), unparsed
-
-
-def _as_lists(array: pa.Array) -> pa.Array:
-    """Return a column as lists: null stays null, and other single values are lists of one."""
-    if pa.types.is_list(array.type):
-        return array
-    places = np.flatnonzero(np.asarray(array.is_valid()))
-    counts = np.ones(len(places), np.int64)
-    return list_array(pa.list_(array.type), len(array), places, counts, array.drop_null())
+    return names, found.select(names)
 
 
 def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
@@ -300,25 +291,26 @@ def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
     column = types.columns[name]
     if not (column.logical and pa.types.is_integer(values.type)):
         return values
-    texts = types.shown(name, DType.INT64, values.to_pylist(), is_whole=False)
-    return pa.array(map(str, texts), pa.string())
+    places = np.flatnonzero(np.asarray(values.is_valid()))
+    times = types.shown(name, DType.INT64, values.drop_null().to_pylist(), is_whole=False)
+    texts = dict(zip(places.tolist(), map(str, times), strict=True))
+    return pa.array([texts.get(place) for place in range(len(values))], pa.string())
 
 
-def _shortened(lists: pa.Array) -> tuple[str, pa.Array]:
-    """Return the type of lists, and them without long values; as single values if none has more."""
-    values, base = lists.flatten(), "int"
-    if pa.types.is_floating(values.type):
-        base = "float"
-    elif not pa.types.is_integer(values.type):
-        base = "text" if pa.types.is_string(values.type) else "bytes"
-        short = pc.less_equal(pc.binary_length(values), LONGEST)
-        values = pc.if_else(short, values, pa.scalar(None, values.type))
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
-    starts = np.cumsum(lengths) - lengths
-    if len(lengths) and lengths.max() > 1:
-        ends = pa.array(np.append(starts, len(values)), pa.int32())
-        return base, pa.ListArray.from_arrays(ends, values, mask=lists.is_null())
-    return base, values.take(pa.array(starts, pa.int64(), mask=lengths == 0))
+def _shortened(array: pa.Array) -> tuple[str, pa.Array]:
+    """Return the type of values, or of those of lists, and a column without long ones."""
+    values_type = array.type.value_type if pa.types.is_list(array.type) else array.type
+    if pa.types.is_floating(values_type):
+        return "float", array
+    if pa.types.is_integer(values_type):
+        return "int", array
+    return "text" if pa.types.is_string(values_type) else "bytes", map_values(array, _without_long)
+
+
+def _without_long(values: pa.Array) -> pa.Array:
+    """Return strings, null in place of long ones."""
+    is_short = pc.less_equal(pc.binary_length(values), LONGEST)
+    return pc.if_else(is_short, values, pa.scalar(None, values.type))
 
 
 def _image_row(payload: bytes, roles: ImageRoles) -> dict[str, Any]:
@@ -339,20 +331,24 @@ def _image_row(payload: bytes, roles: ImageRoles) -> dict[str, Any]:
     return row
 
 
-def _classes(lists: Mapping[str, pa.Array], roles: ImageRoles) -> list[list[str] | None]:
+def _classes(arrays: Mapping[str, pa.Array], roles: ImageRoles) -> list[list[str]]:
     """Return the label of each record as people call it, or the classes of its objects."""
     names: Mapping[int, str] = dict(enumerate(roles.label_names.names))
-    source = roles.label if roles.label in lists else None
+    source = roles.label if roles.label in arrays else None
     if source is None:
         names = roles.object_names
         known = ("image/object/class/text", "image/object/class/label", "objects/label", "label")
-        source = next((name for name in known if roles.has_boxes and name in lists), None)
-    if source is None or pa.types.is_floating(lists[source].type.value_type):
+        source = next((name for name in known if roles.has_boxes and name in arrays), None)
+    if source is None:
         return []
-    return [
-        values and list(dict.fromkeys(_class_name(one, names) for one in values[:_MOST_CLASSES]))
-        for values in lists[source].to_pylist()
-    ]
+    array, classes = arrays[source], list[list[str]]()
+    is_list = pa.types.is_list(array.type)
+    if pa.types.is_floating(array.type.value_type if is_list else array.type):
+        return []
+    for value in array.to_pylist():
+        values = (value or [])[:_MOST_CLASSES] if is_list else [] if value is None else [value]
+        classes.append(list(dict.fromkeys(_class_name(one, names) for one in values)))
+    return classes
 
 
 def _class_name(value: str | bytes | int, names: Mapping[int, str]) -> str:
