@@ -257,8 +257,24 @@ def test_what_explode_does_not_go_with(robot: Path, run: Run, tmp_path: Path) ->
     words = ("convert", robot, tmp_path / "there", "--explode", "steps", "--to")
     code, _, err = run(*words, "arrayrecord")
     assert (code, "use a table format" in err) == (2, True)
+    code, _, err = run("cat", "-", "--explode", "steps")
+    assert (code, "shards are read twice" in err) == (2, True)
     code, _, err = run(*words, "parquet", "--exact")
     assert (code, "--explode and --exact cannot be used together" in err) == (2, True)
+
+
+def test_features_of_several_types(run: Run, tmp_path: Path) -> None:
+    """SQL has them as structs of lists, and other tables can't, unless they are not selected."""
+    path = write_flat(tmp_path / "a.tfrecord", [{"x": [1, 2], "m": 1}, {"x": [3, 4], "m": "a"}])
+    sql = "SELECT x, m.int64_list AS m FROM records LIMIT 1"
+    _, out, _ = run("query", path, sql, "--explode", "x", "--json")
+    assert json.loads(out) == {"x": 1, "m": [1]}
+    with pytest.raises(tfrtool.SchemaError, match="feature 'm' has several types") as caught:
+        tfrtool.convert(path, tmp_path / "a.jsonl", explode="x")
+    assert caught.value.hint == "use --select to leave it out"
+    tfrtool.convert(path, tmp_path / "a.jsonl", explode="x", select=["x"])
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert [json.loads(line)["x"] for line in lines] == [1, 2, 3, 4]
 
 
 def test_documents_in_pandas(tmp_path: Path) -> None:

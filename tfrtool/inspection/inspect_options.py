@@ -49,6 +49,11 @@ class StoredOptions(Options):
         parse=lambda text: text.split(","),
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.explode, str):
+            object.__setattr__(self, "explode", [self.explode])
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions(Options):

@@ -158,6 +158,8 @@ def cat_command(
         return damage.outcome()
     explode = choices.pop("explode")
     if explode is not None:
+        if "-" in shards:
+            raise UsageError("--explode can't be used with a stream: shards are read twice")
         choices |= {"on_note": note, "on_fault": damage}
         payloads = PayloadJson(as_base64=as_base64)
         _print_items(resolve_shards(shards), explode, names, form, style, payloads, choices)
