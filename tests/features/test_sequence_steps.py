@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,9 @@ import pytest
 import tfrtool
 from tests.examples.wire import field
 from tests.records.strategies import read_strictly, shard_of
-from tfrtool.examples.example import PayloadKind, decode_example
+from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.example import DType, PayloadKind, decode_example
 
 
 def sequence(*steps: bytes, name: bytes = b"f") -> bytes:
@@ -72,3 +75,24 @@ def test_they_come_back_as_they_were(to: str, tmp_path: Path) -> None:
     tfrtool.convert(tables, tmp_path / "back.tfrecord", workers=1)
     back = read_strictly((tmp_path / "back.tfrecord").read_bytes()) or []
     assert [decode_example(one, PayloadKind.SEQUENCE_EXAMPLE) for one in back] == records
+
+
+def test_tables_keep_their_types(tmp_path: Path) -> None:
+    """A table of a table has values, too."""
+    write(tmp_path / "a.tfrecord", SINGLE)
+    tfrtool.convert(tmp_path / "a.tfrecord", tmp_path / "a.parquet", workers=1)
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "b.jsonl", workers=1)
+    lines = (tmp_path / "b.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"feature_lists": {"f": values}} for values in ([1, 2], [3], [])
+    ]
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_step_that_does_not_fit_is_a_misfit(case: str) -> None:
+    """It never becomes null in a list of values."""
+    column = Column(key=b"f", form=Form.SCALAR, dtype=DType.INT64, is_list=True)
+    columns = Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,))
+    with pytest.raises(MisfitError, match="'f': expected one int64 value") as caught:
+        decode_batch([SINGLE[0], OTHERS[case]], columns)
+    assert [*caught.value.others] == [1]
