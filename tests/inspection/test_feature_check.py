@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import tfrtool
 from tests.examples.strategies import float32, int64, string
@@ -236,6 +238,31 @@ def test_records_of_another_kind(tmp_path: Path) -> None:
     summary = tfrtool.inspect_dataset(tmp_path)
     kinds = [(one.fault.kind.value, one.fault.record) for one in summary.faults]
     assert {("parse", 1), ("schema", 2)} <= {*kinds}
+
+
+def image_of(form: str, width: int, height: int) -> Feature:
+    """Return an image of a size as a feature."""
+    data = io.BytesIO()
+    Image.new("RGB", (width, height)).save(data, form)
+    return string(data.getvalue())
+
+
+def test_sizes_of_images(tmp_path: Path, capsys: Capture) -> None:
+    """With --images, images have the width and height of their shape, and can have its channels."""
+    shape = {"dimensions": ["8", "-1", "4"]}
+    root = Struct({"image": Values(kind=Kind.IMAGE, info={"shape": shape, "dtype": "uint8"})})
+    images = [image_of("PNG", 5, 8), image_of("PNG", 8, 5), image_of("JPEG", 5, 8)]
+    write(tmp_path, [{"image": image} for image in images], root)
+    assert not feature_faults(tmp_path)
+    with parts_of(50):
+        faults = tfrtool.verify(tmp_path, images=True).faults
+    found = [one for one in faults if isinstance(one, FeatureFault)]
+    assert [(one.record, one.expected, one.found) for one in found] == [
+        (1, "* x 8 pixels", ("8 x 5",)),
+        (2, "4 channels", ("JPEG",)),
+    ]
+    code, text = output(capsys, "verify", tmp_path, "--images")
+    assert (code, "match features.json" in text) == (3, False)
 
 
 def test_json_output(tmp_path: Path, capsys: Capture) -> None:

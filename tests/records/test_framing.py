@@ -20,6 +20,7 @@ KINDS = {
     "not-tfrecord",
     "empty",
     "parse",
+    "schema",
     "count",
     "missing-shard",
 }

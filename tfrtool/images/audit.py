@@ -68,6 +68,7 @@ class ImageVerdict:
     format: str | None = None  # the true one, by Pillow's name ("JPEG"); None where it has none
     problem: str | None = None  # why it can't be used
     conversion: str | None = None  # why its bytes can't be kept, where the recipe would keep them
+    size: tuple[int, int] | None = None  # width and height, of an image that opens
 
 
 def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
@@ -98,7 +99,7 @@ def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
         and not recipe.always
         and not (recipe.orient and header.turned and _is_turned(data))
     ):
-        return ImageVerdict(format="JPEG")
+        return ImageVerdict(format="JPEG", size=(header.width, header.height))
     return _decoded(data, header, recipe)
 
 
@@ -118,7 +119,7 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
     except RefusedImageError as error:
         return ImageVerdict(format=error.format, problem=str(error))
     with image:
-        encoded = header is None or recipe.always
+        size, encoded = image.size, header is None or recipe.always
         problem = _oversized(*image.size, recipe) if encoded else None
         conversion = None
         if problem is None:
@@ -136,7 +137,7 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
                 problem = "floating-point pixels are not supported"
             elif not recipe.always:
                 conversion = _conversion(image, header, scans.end, recipe)
-        return ImageVerdict(format=image.format, problem=problem, conversion=conversion)
+        return ImageVerdict(format=image.format, problem=problem, conversion=conversion, size=size)
 
 
 def _oversized(width: int, height: int, recipe: ImageRecipe) -> str | None:

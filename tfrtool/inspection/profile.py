@@ -363,8 +363,10 @@ def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordF
         folds.append(StatsFold())
     if request.images:
         from tfrtool.inspection.verify.image_check import ImageCheck
+        from tfrtool.inspection.verify.image_shapes import ImageShapes
 
-        folds.append(ImageCheck(folder_of(source)))
+        shapes = None if root is None else ImageShapes(root, path_of(source))
+        folds.append(ImageCheck(folder_of(source), shapes))
     return folds
 
 

@@ -48,7 +48,7 @@ def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words
     - whether every record parses
     - missing, extra and duplicate shards in directories
     - the counts in dataset_info.json
-    - whether records have the features that features.json describes
+    - whether records match features.json
 
     Each fault is listed with its likely cause, if there is one. TensorFlow's "corrupted record at
     N" is the fault at offset N, or at N - 12 if the payload is damaged.

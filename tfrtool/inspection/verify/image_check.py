@@ -4,6 +4,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tfrtool.engines.split_shards import shift_record_index
 from tfrtool.examples.content import describe_bytes
@@ -29,6 +30,9 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.remote_path import AnyPath
+
+if TYPE_CHECKING:
+    from tfrtool.inspection.verify.image_shapes import ImageShapes
 
 FINGERPRINT = struct.Struct("<16s8sQQ")
 """An image's BLAKE2b (16 bytes), its label's (8; zeros without one), its record and its offset.
@@ -90,10 +94,12 @@ class ImageCheck(RecordFold):
     Attributes:
         roles: which features are the image, its label and its name.
         fingerprints: one entry of `FINGERPRINT` per image, in order.
+        shapes: the sizes of images by features.json, if there is one.
     """
 
-    def __init__(self, directory: AnyPath | None) -> None:
+    def __init__(self, directory: AnyPath | None, shapes: "ImageShapes | None" = None) -> None:
         super().__init__()
+        self.shapes = shapes
         self._info = info_beside(directory)
         self._first = FirstRecords()
         self.roles = self._roles_of_first = NO_ROLES
@@ -127,7 +133,10 @@ class ImageCheck(RecordFold):
             if encoded:
                 found.images += 1
                 with quiet_pillow():
-                    problem = audit_image(value).problem
+                    verdict = audit_image(value)
+                problem = verdict.problem
+                if problem is None and self.shapes is not None:
+                    self.shapes.add(name, verdict, record)
             elif name == role and (pixels := self._pixel_problem(example, value)) is not None:
                 self._pixels += 1
                 problem = pixels
@@ -184,6 +193,8 @@ class ImageCheck(RecordFold):
         self._records += other._records
         for name, found in other._features.items():
             self._features.setdefault(name, _FeatureImages()).merge(found, index)
+        if self.shapes is not None and other.shapes is not None:
+            self.shapes.mismatches.merge(other.shapes.mismatches, index)
         self._pixels += other._pixels
         self._absent += other._absent
         for digest, label, record, offset in FINGERPRINT.iter_unpack(other.fingerprints):

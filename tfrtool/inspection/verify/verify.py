@@ -182,7 +182,8 @@ def verify_report(
         anomalies = find_anomalies(schema, filter(None, folds))
         if schema.unchecked:
             notes.append(f"not checked in the schema: {', '.join(schema.unchecked)}")
-    features = find_mismatches(declared or DeclaredFolders(), shards)
+    shapes = [one.shapes.mismatches for one in checks if one is not None and one.shapes]
+    features = find_mismatches(declared or DeclaredFolders(), shards, shapes)
     notes += features.notes
     return VerifyReport(
         shards=tuple(shards),
