@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+from google.protobuf import json_format
 
 __all__ = ["Damage", "RandomSet", "damaged", "random_set"]
 
@@ -37,11 +38,13 @@ def random_set(seed: int, records: int) -> RandomSet | None:
     """Return a dataset; None if TFDS can't write such features."""
     rng = Random(seed)
     features = _struct(rng, 3, 0, top=True)
+    rows = [_value(rng, features) for _ in range(records)]
     try:
-        payloads = [features.serialize_example(_value(rng, features)) for _ in range(records)]
+        payloads = [features.serialize_example(row) for row in rows]
     except Exception:  # noqa: BLE001
         return None
-    return RandomSet(features, features.to_json(), payloads)
+    present = json_format.MessageToDict(features.to_proto())
+    return RandomSet(features, present if seed % 2 else features.to_json(), payloads)
 
 
 def damaged(seed: int, payload: bytes) -> Damage | None:
@@ -92,7 +95,8 @@ def _feature(rng: Random, depth: int, level: int) -> Any:
     if choice < 0.25 and depth > 0:
         return _struct(rng, depth, level)
     if choice < 0.55 and depth > 0 and level < 3:
-        return tfds.Sequence(_feature(rng, depth - 1, level + 1))
+        length = rng.choice([None, None, None, 2])
+        return tfds.Sequence(_feature(rng, depth - 1, level + 1), length=length)
     return _leaf(rng, level)
 
 
@@ -100,6 +104,8 @@ def _leaf(rng: Random, level: int) -> Any:
     from tensorflow_datasets.core import features as tfds
 
     choice = rng.random()
+    if choice < 0.05:
+        return tfds.Translation(languages=["de", "en"])
     if choice < 0.15:
         return tfds.Text()
     if choice < 0.25:
@@ -111,7 +117,7 @@ def _leaf(rng: Random, level: int) -> Any:
     if choice < 0.5:
         return tfds.Tensor(shape=(), dtype=dtype, encoding=encoding)
     shape: list[int | None] = [rng.choice([1, 2, 3]) for _ in range(rng.choice([1, 1, 2, 3]))]
-    if level == 0 and rng.random() < 0.3:
+    if rng.random() < (0.1 if level else 0.3):
         shape[0 if encoding == "none" else rng.randrange(len(shape))] = None
         if encoding != "none" and len(shape) > 1 and rng.random() < 0.5:
             shape = [None] * len(shape)
@@ -122,12 +128,16 @@ def _value(rng: Random, feature: Any) -> Any:
     """Return a random value of a feature."""
     from tensorflow_datasets.core import features as tfds
 
+    if isinstance(feature, tfds.Translation):
+        return {"de": "Füße", "en": rng.choice(_TEXTS)}
     if isinstance(feature, tfds.FeaturesDict):
         return {name: _value(rng, part) for name, part in feature.items()}
     if isinstance(feature, tfds.Dataset):
         return [_value(rng, feature.feature) for _ in range(rng.choice([1, 2, 3]))]
     if isinstance(feature, tfds.Sequence):
-        return [_value(rng, feature.feature) for _ in range(rng.choice([0, 1, 2, 3]))]
+        length = feature.to_proto().sequence.length
+        count = rng.choice([0, 1, 2, 3]) if length < 0 else length
+        return [_value(rng, feature.feature) for _ in range(count)]
     if isinstance(feature, tfds.Text):
         return rng.choice(_TEXTS)
     if isinstance(feature, tfds.ClassLabel):
