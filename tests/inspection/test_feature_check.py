@@ -299,3 +299,14 @@ def test_what_tfds_wrote(shared_data: Path) -> None:
     assert [*different] == ["t_optional"]
     assert [fault.record for fault in different["t_optional"]] == [1]
     assert all(one.features_checked == one.records for one in found.values())
+
+
+def test_a_report_has_them(tmp_path: Path) -> None:
+    """The page of a dataset lists what verify finds, with the feature's name and the record."""
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    write(folder, [{"label": int64(1)}, {"label": int64(9)}], Struct({"label": LABEL}))
+    report = tfrtool.report(folder, tmp_path / "report.html")
+    assert report.faults == 1
+    page = (tmp_path / "report.html").read_text()
+    assert "feature &#39;label&#39;: expected a class from -1 to 2, found 9" in page

@@ -18,6 +18,7 @@ from tfrtool.inspection.schema.shard_schema import InferredSchema, schema_report
 from tfrtool.inspection.stats.stats import StatsReport, stats_report
 from tfrtool.inspection.table.record_table import RowFold, RowRequest
 from tfrtool.inspection.verify.dataset_check import written_shards
+from tfrtool.inspection.verify.feature_findings import DeclaredFolders
 from tfrtool.inspection.verify.verify import VerifyReport, verify_report
 from tfrtool.records.shards import locate_shards
 from tfrtool.storage.arguments import Paths, as_paths
@@ -66,13 +67,15 @@ def profile_dataset(
     located = locate_shards(shards)
     files = find_files(shards, lambda name: name or UNSPLIT)
     is_dataset = len(arguments) == 1 and arguments[0].is_dir()
-    first, labels = label_request(files) if is_dataset else (None, None)
+    declared = DeclaredFolders.read(located.sources)
+    first, labels = label_request(files, declared) if is_dataset else (None, None)
     request = ProfileRequest(
         features=True,
         statistics=True,
         parsing=True,
         images=options.images,
         labels=labels,
+        declared=declared.roots,
         rows=rows and (rows if options.workers == 1 else rows._replace(on_piece=None)),
         hashed=written_shards(located.paths),
     )
@@ -88,7 +91,7 @@ def profile_dataset(
     def summarize() -> DatasetSummary | None:
         if first is None or labels is None:
             return None
-        return dataset_report(files, first, labels.label, profiles)
+        return dataset_report(files, first, labels.label, profiles, declared=declared)
 
     def attempt(name: str, make: Callable[[], _Found]) -> _Found | None:
         try:
@@ -101,6 +104,6 @@ def profile_dataset(
         summary=attempt("summary", summarize),
         schema=attempt("schema", lambda: schema_report(profiles, len(profiles))),
         statistics=attempt("statistics", lambda: stats_report(profiles)),
-        verdict=attempt("verdict", lambda: verify_report(located, profiles)),
+        verdict=attempt("verdict", lambda: verify_report(located, profiles, declared=declared)),
         errors=errors,
     )

@@ -17,6 +17,7 @@ from tfrtool.inspection.stats.stats_page import stats_page
 from tfrtool.inspection.table.gallery import CLASSES, GROUPS, SHARDS, sorted_classes
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.inspection.verify.duplicates import Duplicates
+from tfrtool.inspection.verify.feature_faults import FeatureFault
 from tfrtool.page import Histogram, Table
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view import drawings
@@ -181,7 +182,9 @@ def _health(found: Findings, links: Links) -> dict[str, Any] | None:
         for one in verdict.shards
         for fault in one.faults
     ]
-    faults += [(one.path, one.kind.value, None, None, one.message, None) for one in verdict.faults]
+    for one in verdict.faults:
+        message = one.text if isinstance(one, FeatureFault) else one.message
+        faults.append((one.path, one.kind.value, one.record, one.offset, message, None))
     faults += [
         (one.path, "unreadable", None, None, one.error or "", None) for one in verdict.unreadable
     ]

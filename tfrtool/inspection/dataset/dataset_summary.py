@@ -1,6 +1,5 @@
 """Looking into a dataset: its splits and shards, its labels, and how well they are shuffled."""
 
-import contextlib
 import os
 from array import array
 from collections import Counter
@@ -15,7 +14,7 @@ from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.roles import LabelNames
-from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES
+from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.dataset.object_counts import ObjectCounts, ObjectSummary
 from tfrtool.inspection.dataset.record_labels import (
     MAX_LABELS,
@@ -36,7 +35,6 @@ from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.commit import unchanged_while_read
-from tfrtool.storage.json_files import read_json
 from tfrtool.storage.remote_path import AnyPath
 
 UNSPLIT = "all"
@@ -132,9 +130,9 @@ def read_dataset(
     """Do what `inspect_dataset` does; if ``described``, find features and SHA-256, too."""
     with unchanged_while_read(find_folders(dataset).root, DATASET_INFO):
         found = find_files(dataset, lambda name: name or UNSPLIT)
-        first, labels = label_request(found, options.label)
-        hashed = {*found.paths} if described else written_shards(found.paths)
         declared = DeclaredFolders.read(found.paths)
+        first, labels = label_request(found, declared, options.label)
+        hashed = {*found.paths} if described else written_shards(found.paths)
         request = ProfileRequest(
             labels=labels, features=described, declared=declared.roots, hashed=hashed
         )
@@ -147,7 +145,7 @@ def read_dataset(
 
 
 def label_request(
-    found: DatasetFiles, label: str | None = None
+    found: DatasetFiles, declared: DeclaredFolders, label: str | None = None
 ) -> tuple[FirstRecords, LabelRequest]:
     """Return what the first records of a dataset hold, and what to find in the others."""
     root, label_in_info = found.folders[0], found.info.label_feature if found.info else None
@@ -157,7 +155,7 @@ def label_request(
         if first.roles.label is not None:
             break
     first.features.clear()  # a value may be as large as its record
-    is_list = _is_list(root, label or label_in_info)
+    is_list = declared.is_list(root, label or label_in_info)
     if label is None or first.payload not in EXAMPLES:
         label = first.roles.label or (label_in_info if is_list else None)
     return first, LabelRequest(label, is_list, object_names(root) if first.has_boxes else None)
@@ -228,18 +226,9 @@ def dataset_report(
 def _feature_faults(features: FeatureFindings) -> Iterator[LocatedFault]:
     """Yield how records differ from features.json, once for each feature."""
     for one in features.faults:
-        offset, message = one.offset or 0, one.message
-        if isinstance(one, FeatureFault) and one.feature:
-            message = f"{one.title}: {message}"
-        found = Fault(kind=one.kind, offset=offset, record=one.record, message=message)
+        message = one.text if isinstance(one, FeatureFault) else one.message
+        found = Fault(kind=one.kind, offset=one.offset or 0, record=one.record, message=message)
         yield LocatedFault(path=one.path, fault=found)
-
-
-def _is_list(root: AnyPath, label: str | None) -> bool:
-    """Return whether TFDS' metadata says that records have lists of labels."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        return "sequence" in read_json(root / FEATURES)["featuresDict"]["features"][label]
-    return False
 
 
 def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:

@@ -60,6 +60,11 @@ class FeatureFault:
         """What it is about."""
         return f"feature {self.feature!r}" if self.feature else "record"
 
+    @property
+    def text(self) -> str:
+        """What it is about, and the message."""
+        return f"{self.title}: {self.message}" if self.feature else self.message
+
 
 @dataclass(slots=True)
 class _Group:

@@ -66,6 +66,15 @@ class DeclaredFolders:
                 roots[folder] = declared.root
         return cls(roots=roots, faults=tuple(faults), notes=tuple(dict.fromkeys(notes)))
 
+    def is_list(self, folder: AnyPath, name: str | None) -> bool:
+        """Return whether a feature of the records in a folder has any number of values."""
+        root = self.roots.get(folder)
+        if root is None or name is None:
+            return False
+        from tfrtool.features.types import ListOf, field_at
+
+        return isinstance(field_at(root, name), ListOf)
+
 
 def _may_have_features(folder: AnyPath) -> bool:
     """Return whether a folder may have a features.json; a store isn't asked before it is read."""
