@@ -71,6 +71,7 @@ NEEDED: dict[str, Collection[str]] = {
     ],
     "SELECT label, count(*) FROM records GROUP BY ALL ORDER BY ALL": ["label"],
     "SELECT size FROM records ORDER BY *": ["size"],
+    "SELECT label FROM records ORDER BY COLUMNS('si.*')": ALL,
     "SELECT DISTINCT ON (label) label, size FROM records ORDER BY label, size": ["label", "size"],
     # all columns
     "SELECT * FROM records": ALL,
@@ -113,6 +114,7 @@ NEEDED: dict[str, Collection[str]] = {
     # statements besides SELECT
     "PIVOT (SELECT label, size FROM records) ON label IN (0, 1) USING sum(size)": ["label", "size"],
     "FROM (PIVOT records ON label IN (0, 1) USING sum(size) GROUP BY records)": ALL,
+    'SELECT "0" FROM records PIVOT (sum(size) FOR label IN (0, 1))': ALL,
     "UNPIVOT (SELECT label, size FROM records) ON label, size INTO NAME n VALUE v": [
         "label", "size",
     ],

@@ -174,8 +174,6 @@ class _References:
                     self._stars.append((frozenset({table}), nothing))
             case "TABLE_FUNCTION" if _function_name(node) not in _HARMLESS_FUNCTIONS:
                 self._stars.append((self._known, nothing))
-            case "SHOW_REF" if table in self._known:
-                self._stars.append((frozenset({table}), nothing))
             case "PIVOT":
                 self._stars.append((self._tables_in(node), nothing))
             case "JOIN":
