@@ -60,6 +60,7 @@ def test_features_of_a_dataset(dataset: Path) -> None:
     features = Features.read(dataset)
     assert str(features).splitlines() == LINES
     assert [*features] == ["id", "label", "steps"]
+    assert repr(features).splitlines() == ["Features(", *(f"  {line}" for line in LINES), ")"]
     assert [note.partition(":")[0] for note in features.notes] == [
         "'mesh' is not shown", "not shown"
     ]  # fmt: skip

@@ -137,12 +137,17 @@ def test_any_tree_as_json(item: Field) -> None:
     assert tree_from_json(tree_json(item)) == item
 
 
+def deep_lists(levels: int) -> Field:
+    """Return lists within each other."""
+    item: Field = Values.parse("int64")
+    for _ in range(levels):
+        item = ListOf(item=item)
+    return item
+
+
 def nested(levels: int) -> Struct:
     """Return a tree with so many levels."""
-    item: Field = Values.parse("int64")
-    for _ in range(levels - 2):
-        item = ListOf(item=item)
-    return Struct({"a": item})
+    return Struct({"a": deep_lists(levels - 2)})
 
 
 @pytest.mark.parametrize(
@@ -150,6 +155,10 @@ def nested(levels: int) -> Struct:
     [
         (nested(33), "nested more than 32 levels deep"),
         (Struct({f"f{n}": Values.parse("int64") for n in range(10_001)}), "10,001 fields"),
+        (
+            Struct({f"f{n}": deep_lists(16) for n in range(9_000)}),
+            "records store 144,000 features",
+        ),
         (Struct({"a": Struct({})}), "a struct without fields"),
         (Struct({"a": ListOf(item=Struct({}))}), "a struct without fields"),
         (Struct({"": Values.parse("int64")}), "invalid name of a field: ''"),

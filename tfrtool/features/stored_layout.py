@@ -17,7 +17,7 @@ from tfrtool.features.types import (
     Values,
     leaves_of,
 )
-from tfrtool.storage.limits import MAX_COLUMNS
+from tfrtool.storage.limits import MAX_COLUMNS, MAX_FEATURES
 
 MAX_LENGTH = 2**31 - 1
 """Items of a list: Arrow counts them in 32 bits."""
@@ -96,6 +96,8 @@ def check_tree(root: Struct) -> None:
         if feature.key in keys:
             raise ValueError(f"two fields are stored as {feature.key!r}")
         keys.add(feature.key)
+    if len(keys) > MAX_FEATURES:
+        raise ValueError(f"records store {len(keys):,} features (limit {MAX_FEATURES:,})")
 
 
 def check_fields(root: Struct) -> None:

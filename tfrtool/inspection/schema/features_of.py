@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CONTEXT, _LISTS = "context", "feature_lists"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Features:
     """The features of records: a tree of structs, lists and typed values.
 
@@ -159,6 +159,10 @@ class Features:
 
     def __str__(self) -> str:
         return "\n".join(tree_lines(self._root))
+
+    def __repr__(self) -> str:
+        lines = "".join(f"  {line}\n" for line in tree_lines(self._root))
+        return f"Features(\n{lines})"
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the fields."""
