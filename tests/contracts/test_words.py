@@ -20,7 +20,7 @@ from tfrtool.training.train_options import TrainOptions
 
 pytestmark = pytest.mark.tf
 
-RESULTS = {"Dataset", "Fault", "Shard", "Split"}
+RESULTS = {"Dataset", "Fault", "Features", "Shard", "Split"}
 """Public dataclasses that tfrtool returns, and users don't create."""
 
 NEEDED: dict[str, dict[str, Any]] = {
