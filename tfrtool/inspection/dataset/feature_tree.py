@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrtool.errors import SchemaError, enumeration, human_count
-from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.dataset_files import find_files
-from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.features.sources import declared_features, field_of_column, read_declared_features
-from tfrtool.features.types import Field, ListOf, Struct, tree_json
+from tfrtool.features.sources import declared_features, read_declared_features
+from tfrtool.features.types import Struct, tree_json
 from tfrtool.inspection.inspect_options import ScanOptions
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
+from tfrtool.inspection.schema.features_of import tree_of_columns
 from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote_path import AnyPath
 
@@ -77,12 +76,13 @@ def read_feature_tree(dataset: str | os.PathLike[str], options: ScanOptions) -> 
             return FeatureTree(dataset=folder, source=source, root=ranking.root, notes=tuple(notes))
         fold = fold_columns(shards, workers=pool, on_progress=options.on_progress)
     columns = StoredTypes.read(shards).apply(fold.table_columns(lists=False, exact=False))
+    root, mixed = tree_of_columns(columns)
     records = human_count(Counter(fold.kinds).total(), "record")
     return FeatureTree(
         dataset=folder,
         source=f"inferred from {records}",
-        root=_tree_of_columns(columns),
-        notes=(*notes, *_mixed(columns)),
+        root=root,
+        notes=(*notes, *mixed),
     )
 
 
@@ -92,25 +92,3 @@ def _compared(shards: Sequence[AnyPath]) -> Iterator[str]:
         yield from declared_features(shards).notes
     except SchemaError as error:
         yield f"records differ from {FEATURES}: {error.what}; run tfrtool verify to list them"
-
-
-def _tree_of_columns(columns: Columns) -> Struct:
-    """Return the tree of features as records store them."""
-    fields: dict[str, Field] = {}
-    lists: dict[str, Field] = {}
-    for column in columns.columns:
-        if column.dtype is not None:
-            item, name = field_of_column(column), feature_name(column.key)
-            if column.is_list:
-                lists[name] = ListOf(item=item)
-            else:
-                fields[name] = item
-    if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
-        return Struct(fields)
-    return Struct({"context": Struct(fields), "feature_lists": Struct(lists)})
-
-
-def _mixed(columns: Columns) -> Iterator[str]:
-    for column in columns.columns:
-        if column.dtype is None:
-            yield f"{feature_name(column.key)!r} is not shown: its type varies between records"

@@ -70,7 +70,7 @@ class Features:
             on_progress=on_progress,
             on_note=notes.append,
         )
-        root, mixed = _tree_of_columns(columns)
+        root, mixed = tree_of_columns(columns)
         return cls(root, notes=(*notes, *mixed), _payload=columns.kind)
 
     @classmethod
@@ -169,7 +169,7 @@ class Features:
         return iter(self._root.fields)
 
 
-def _tree_of_columns(columns: "Columns") -> tuple[Struct, list[str]]:
+def tree_of_columns(columns: "Columns") -> tuple[Struct, list[str]]:
     """Return the tree of a table's columns, and notes on those of several types."""
     from tfrtool.features.feature_columns import FeatureColumns
 
