@@ -12,7 +12,7 @@ import pytest
 
 import tfrtool
 from tests.examples.wire import field
-from tests.features.ranking_records import QUERIES, ROWS, eie, elwc, ranking_shard
+from tests.features.ranking_records import NO_TEXT, QUERIES, ROWS, eie, elwc, ranking_shard
 from tfrtool.records.framing import LocatedFault
 
 Run = Callable[..., tuple[int, str, str]]
@@ -96,20 +96,42 @@ def test_query_has_both_and_says_what_is_not_shown(run: Run, tmp_path: Path) -> 
     assert "not shown: 1 feature of several types: examples/x" in err
 
 
+@pytest.mark.parametrize("to", ["parquet", "jsonl", "csv"])
 @pytest.mark.parametrize("packed", [elwc, eie])
-def test_tables_have_both_and_exact_keeps_records(
-    packed: Callable[..., bytes], run: Run, tmp_path: Path
+def test_tables_have_both_and_come_back(
+    packed: Callable[..., bytes], to: str, tmp_path: Path
 ) -> None:
-    """A table of the parts can't be converted back, and one that is exact comes back."""
-    path = ranking_shard(tmp_path / "a.tfrecord", [packed(*one) for one in QUERIES])
-    tfrtool.convert(path, tmp_path / "parts.jsonl", workers=1)
-    lines = [json.loads(line) for line in (tmp_path / "parts.jsonl").read_text().splitlines()]
-    assert [len(line["examples"]) for line in lines] == [1, 0, 2]
-    assert lines[1]["context"] == {"query": "q1"}
-    code, _, err = run("convert", tmp_path / "parts.jsonl", tmp_path / "parts.tfrecord")
+    """Whatever is missing or empty, and in tables of tables."""
+    queries = [*QUERIES, ({"query": NO_TEXT}, []), ({"id": 1}, [{"grade": 1}, {}])]
+    path = ranking_shard(tmp_path / "a.tfrecord", [packed(*one) for one in queries])
+    tfrtool.convert(path, tmp_path / f"a.{to}", workers=1)
+    tfrtool.convert(tmp_path / f"a.{to}", tmp_path / "b.jsonl", workers=1)
+    lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [len(line["examples"]) for line in lines] == [1, 0, 2, 0, 2]
+    assert lines[0]["context"] == {"query": ["q0"]}
+    tfrtool.convert(tmp_path / "b.jsonl", tmp_path / "back.tfrecord", workers=1)
+    assert (tmp_path / "back.tfrecord").read_bytes() == path.read_bytes()
+
+
+def test_a_missing_context_comes_back(tmp_path: Path) -> None:
+    """It is null, and not an Example without features."""
+    document = field(1, tfrtool.encode_example({"n": 1}))
+    context = [field(2, tfrtool.encode_example(one)) for one in ({"q": 1}, {})]
+    path = ranking_shard(tmp_path / "a.tfrecord", [document, *(document + one for one in context)])
+    tfrtool.convert(path, tmp_path / "a.parquet", workers=1)
+    tfrtool.convert(tmp_path / "a.parquet", tmp_path / "back.tfrecord", workers=1)
+    assert (tmp_path / "back.tfrecord").read_bytes() == path.read_bytes()
+
+
+def test_tables_of_parts_have_no_way_back(run: Run, tmp_path: Path) -> None:
+    """Neither have those with other names; an exact table has the records themselves."""
+    path = ranking_shard(tmp_path / "a.tfrecord", [elwc(*one) for one in QUERIES])
+    parts, exact = tmp_path / "parts.parquet", tmp_path / "exact.parquet"
+    tfrtool.convert(path, parts, workers=1, select=["examples/grade", "context"])
+    code, _, err = run("convert", parts, tmp_path / "parts.tfrecord")
     assert (code, "they can't be converted back" in err) == (1, True)
-    tfrtool.convert(path, tmp_path / "exact.parquet", workers=1, exact=True)
-    tfrtool.convert(tmp_path / "exact.parquet", tmp_path / "back.tfrecord", workers=1)
+    tfrtool.convert(path, exact, workers=1, exact=True)
+    tfrtool.convert(exact, tmp_path / "back.tfrecord", workers=1)
     assert (tmp_path / "back.tfrecord").read_bytes() == path.read_bytes()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 import tfrtool
 from tests.inspection.real_files import EXAMPLE_FILES
 from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.records.wire import read_fields
 
 NAMES = [name for name in FORMATS if name not in ("tfrecord", "hf", "arrow")]
 """The last two are read and written as Parquet is."""
@@ -35,7 +38,13 @@ FILES = [*(name for name in EXAMPLE_FILES if not any(part in name for part in SL
 
 
 def meaning(payload: bytes) -> str:
-    """Return the features of a payload as text, in which all NaNs are the same."""
+    """Return the features of a payload as text, in which all NaNs are the same.
+
+    Those of a list of Examples are the features of these.
+    """
+    if describe_bytes(payload) == "ExampleListWithContext":
+        parts = sorted(read_fields(payload), key=itemgetter(0))
+        return repr([(number, meaning(part)) for number, part in parts if isinstance(part, bytes)])
     found = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     lists = {name: [_values(step) for step in steps] for name, steps in found.feature_lists.items()}
     return repr((sorted((k, _values(v)) for k, v in found.features.items()), sorted(lists.items())))

@@ -3,31 +3,41 @@
 import enum
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tfrtool.errors import human_count, some_of
+from tfrtool.errors import UsageError, human_count, some_of
 from tfrtool.examples.arrow.arrays import Ints, list_array, scattered, struct_array
 from tfrtool.examples.arrow.columns import METADATA, Column, Columns, Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.content import describe_bytes
-from tfrtool.examples.example import DType, PayloadKind, classify_payload, decode_example
+from tfrtool.examples.example import (
+    DType,
+    Feature,
+    PayloadKind,
+    classify_payload,
+    decode_example,
+    encode_example,
+)
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import arrow_type
 from tfrtool.features.sources import AS_STORED, field_of_column
 from tfrtool.features.types import Field, ListOf, Struct, leaves_of
-from tfrtool.records.wire import read_spans
+from tfrtool.records.wire import read_spans, varint
 
 CONTEXT, EXAMPLES = "context", "examples"
 
 # tensorflow_serving/apis/input.proto: examples = 1, context = 2
 _EXAMPLES_TAG, _CONTEXT_TAG = 0x0A, 0x12
 _SERIALIZED = (b"serialized_context", b"serialized_examples")
+_NO_FEATURES = encode_example({})
 _SHOWN = 3
 _NO_COLUMNS = Columns(PayloadKind.EMPTY)
 
@@ -125,7 +135,7 @@ def packing_of(payload: bytes) -> Packing | None:
         if not names <= {*_SERIALIZED}:
             return None
     contexts, examples, _, rejected = split_records([payload], packing)
-    parts = [part for part in (*contexts, *examples) if part]
+    parts = [part for part in (*contexts, *examples) if part and part != _NO_FEATURES]
     if rejected or not parts or any(describe_bytes(one) != "tf.train.Example" for one in parts):
         return None
     return packing
@@ -150,29 +160,23 @@ class RankingFold:
         for name, fold in self._folds.items():
             fold.merge(other._folds[name])
 
-    def columns(self) -> "RankingColumns":
-        """Return the columns, without features that have several types."""
-        fields, inner, notes = dict[str, Field](), dict[str, Columns](), list[str]()
+    def columns(self, *, exact: bool) -> "RankingColumns":
+        """Return the columns, without features that have several types.
+
+        ``exact`` says whether records can be restored from a table of them.
+        """
+        inner, notes = dict[str, Columns](), list[str]()
         for name, fold in self._folds.items():
-            columns = fold.table_columns(exact=False)
+            columns = fold.table_columns(exact=exact)
             named = dict(zip(columns.names, columns.columns, strict=False))
             mixed = [f"{name}/{key}" for key, one in named.items() if one.dtype is None]
             if mixed:
                 what = f"{human_count(len(mixed), 'feature')} of several types"
                 notes.append(f"not shown: {what}: {some_of(mixed, _SHOWN)}; {AS_STORED}")
-            typed = {key: one for key, one in named.items() if one.dtype is not None}
-            inner[name] = Columns(PayloadKind.EXAMPLE, tuple(typed.values()))
-            struct = Struct({key: field_of_column(one) for key, one in typed.items()})
-            if typed:
-                fields[name] = struct if name == CONTEXT else ListOf(item=struct)
-        return RankingColumns(
-            PayloadKind.UNKNOWN,
-            root=Struct(fields),
-            packing=self.packing,
-            context_columns=inner[CONTEXT],
-            example_columns=inner[EXAMPLES],
-            notes=tuple(notes),
-        )
+            typed = tuple(one for one in named.values() if one.dtype is not None)
+            inner[name] = Columns(PayloadKind.EXAMPLE, typed)
+        found = RankingColumns.of_parts(self.packing, inner[CONTEXT], inner[EXAMPLES])
+        return replace(found, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +193,66 @@ class RankingColumns(FeatureColumns):
     packing: Packing = Packing.MESSAGE
     context_columns: Columns = _NO_COLUMNS
     example_columns: Columns = _NO_COLUMNS
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of_parts(cls, packing: Packing, context: Columns, examples: Columns) -> "RankingColumns":
+        """Return the columns for features of contexts and of examples."""
+        fields = dict[str, Field]()
+        for name, columns in ((CONTEXT, context), (EXAMPLES, examples)):
+            named = zip(columns.names, columns.columns, strict=True)
+            struct = Struct({key: field_of_column(column) for key, column in named})
+            if columns.columns:
+                fields[name] = struct if name == CONTEXT else ListOf(item=struct)
+        return cls(
+            PayloadKind.UNKNOWN,
+            root=Struct(fields),
+            packing=packing,
+            context_columns=context,
+            example_columns=examples,
+        )
+
+    @classmethod
+    def from_json(cls, data: Any) -> "RankingColumns":
+        """Read what a schema's metadata holds; a ValueError or its like if it is something else."""
+        parts = (Columns.from_json(data[name]) for name in (CONTEXT, EXAMPLES))
+        return cls.of_parts(Packing[data["ranking"]], *parts)
 
     def to_arrow(
         self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
     ) -> pa.Schema:
-        """Return the schema of a table with these columns, which has no way back."""
-        content = {METADATA: json.dumps({"message": self.packing.value}), **(metadata or {})}
-        return FeatureColumns.to_arrow(self, exact=exact).with_metadata(content)
+        """Return the schema of a table with these columns.
+
+        Records can be made of it unless it has parts of the context or the examples as columns.
+        """
+        content: dict[str, Any] = {"message": self.packing.value}
+        if self.root.fields.keys() <= {CONTEXT, EXAMPLES}:
+            content = {"ranking": self.packing.name}
+            for name in (CONTEXT, EXAMPLES):
+                content[name] = json.loads(self._used(name).to_arrow().metadata[METADATA])
+        schema = FeatureColumns.to_arrow(self, exact=exact)
+        return schema.with_metadata({METADATA: json.dumps(content), **(metadata or {})})
+
+    def encode(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Return the records that hold the rows of a table."""
+        contexts: list[bytes | None] = [None] * batch.num_rows
+        examples, counts = list[bytes](), np.zeros(batch.num_rows, np.int64)
+        for name, array in zip(self.names, batch.columns, strict=True):
+            columns = self._used(name)
+            items = array.flatten() if name == EXAMPLES else array.drop_null()
+            table = pa.RecordBatch.from_arrays(items.flatten(), schema=columns.to_arrow())
+            payloads = encode_batch(table, columns)
+            if name == EXAMPLES:
+                examples = payloads
+                counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
+            else:
+                rows = np.flatnonzero(np.asarray(array.is_valid())).tolist()
+                for row, payload in zip(rows, payloads, strict=True):
+                    contexts[row] = payload
+        ends = np.cumsum(counts)
+        bounds = zip((ends - counts).tolist(), ends.tolist(), strict=True)
+        documents = [examples[start:end] for start, end in bounds]
+        return [*map(_PACKERS[self.packing], contexts, documents)]
 
     def checked(
         self,
@@ -264,3 +320,44 @@ def _part(name: str, item: Field, table: pa.RecordBatch, size: int) -> pa.Array:
     if feature or not isinstance(item, Struct):
         return table.column(feature)
     return struct_array(arrow_type(item), size, None, [table.column(one) for one in item.fields])
+
+
+def _pack_message(context: bytes | None, examples: Sequence[bytes]) -> bytes:
+    """Return an ExampleListWithContext."""
+    tagged = [(_EXAMPLES_TAG, one) for one in examples]
+    tagged += [] if context is None else [(_CONTEXT_TAG, context)]
+    return b"".join(bytes([tag]) + varint(len(one)) + one for tag, one in tagged)
+
+
+def _pack_features(context: bytes | None, examples: Sequence[bytes]) -> bytes:
+    """Return an Example with serialized Examples."""
+    values = (() if context is None else (context,), tuple(examples))
+    names = (key.decode() for key in _SERIALIZED)
+    features = {
+        name: Feature(dtype=DType.STRING, values=some_values)
+        for name, some_values in zip(names, values, strict=True)
+    }
+    if context is None:
+        del features[_SERIALIZED[0].decode()]
+    return encode_example(features)
+
+
+_PACKERS = {Packing.MESSAGE: _pack_message, Packing.FEATURES: _pack_features}
+
+
+def nested_columns(data: Any) -> FeatureColumns | None:
+    """Return the columns of a tree or of lists of Examples, if a schema's metadata has them.
+
+    A ValueError or its like if it is something else.
+    """
+    if "ranking" in data:
+        return RankingColumns.from_json(data)
+    return FeatureColumns.from_json(data) if "features" in data else None
+
+
+def nested_columns_of(schema: pa.Schema) -> FeatureColumns | None:
+    """Return what `nested_columns` does for the metadata of a schema; None for anything else."""
+    try:
+        return nested_columns(json.loads((schema.metadata or {})[METADATA]))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, UsageError):
+        return None

@@ -422,7 +422,11 @@ def _declared_format(
             notes = [note for note in declared.notes if not note.startswith("not shown: ")]
     elif source_format.name == "tfrecord":
         columns = ranking_columns(
-            shards, notes.append, workers=options.pool, on_progress=options.on_progress
+            shards,
+            notes.append,
+            exact=True,
+            workers=options.pool,
+            on_progress=options.on_progress,
         )
         asked += ["--exact"] if options.exact else []
         described = None if columns is None else Struct({})

@@ -46,6 +46,7 @@ from tfrtool.features.outputs import (
     without_image_structs,
 )
 from tfrtool.features.outputs import hugging_face_features as tree_features
+from tfrtool.features.ranking_columns import nested_columns_of
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
@@ -355,7 +356,7 @@ def _arrow_errors(path: AnyPath) -> Iterator[None]:
 
 def _tree_of(schema: pa.Schema) -> FeatureColumns | None:
     """Return the tree of a table that this tool made; None of any other table."""
-    columns = FeatureColumns.declared_by(schema)
+    columns = nested_columns_of(schema)
     if columns is None:
         return None
     items = dict(zip(columns.names, columns.root.fields.values(), strict=True))

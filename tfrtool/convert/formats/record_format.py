@@ -22,7 +22,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.ranking_columns import nested_columns
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of
 from tfrtool.records.framing import Fault
 from tfrtool.records.shard_sets import natural_order
@@ -118,7 +118,7 @@ class Content:
 
 def columns_of_json(data: Any) -> Columns:
     """Read the columns that a schema's metadata holds; the errors of `Columns.from_json`."""
-    return FeatureColumns.from_json(data) if "features" in data else Columns.from_json(data)
+    return nested_columns(data) or Columns.from_json(data)
 
 
 class ReadPosition(NamedTuple):

@@ -30,11 +30,11 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     They are the bytes of `encode_example`; or those of the column ``_payload``, where it is there.
     A null in a column of one value is what its form says, and else a feature that is absent.
     """
+    if isinstance(columns, DecodedColumns) and EXACT not in batch.schema.names:
+        return columns.encode(batch)
     payload_column = EXACT if EXACT in batch.schema.names else PAYLOAD
     if payload_column == EXACT or not columns.parsed:
         return list(batch.column(payload_column).to_pylist())
-    if isinstance(columns, DecodedColumns):
-        return columns.encode(batch)
     if columns != columns.plain:
         batch, columns = conform(batch, columns.plain, 0), columns.plain
     blank = pa.repeat(_NOTHING, batch.num_rows)

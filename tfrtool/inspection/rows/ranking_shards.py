@@ -27,6 +27,7 @@ def ranking_columns(
     shards: Sequence[AnyPath],
     on_note: Callable[[str], None],
     *,
+    exact: bool = False,
     workers: Workers = None,
     on_progress: OnProgress = no_progress,
 ) -> RankingColumns | None:
@@ -37,6 +38,7 @@ def ranking_columns(
     Args:
         shards: the files.
         on_note: called with what is not shown.
+        exact: whether records can be restored from a table with these columns.
         workers: how many processes at most; None takes the cores.
         on_progress: called with the bytes that are read.
 
@@ -52,7 +54,7 @@ def ranking_columns(
     for found in map_shards(fold, shards, workers, worth, on_counts=meter.add, short=True):
         total.merge(found)
     meter.finish()
-    columns = total.columns()
+    columns = total.columns(exact=exact)
     for text in columns.notes:
         on_note(text)
     return columns
