@@ -159,6 +159,21 @@ def test_class_names_survive_an_arrow_schema(dataset: Path) -> None:
     assert again.to_hf()["label"] == {"names": ["cat", "dog"], "_type": "ClassLabel"}
 
 
+def test_class_names_of_many_labels(tmp_path: Path) -> None:
+    """Each label has the names in its own file, however many labels there are; others have none."""
+    label = {"pythonClassName": "tensorflow_datasets.x.ClassLabel", "classLabel": {}}
+    content = features_dict(
+        **{f"l{n}": label for n in range(5)}, s=sequence(features_dict(l=label))
+    )
+    (tmp_path / "features.json").write_text(json.dumps(content))
+    for file, name in (("l1", "a"), ("l4", "b"), ("s-l", "c")):
+        (tmp_path / f"{file}.labels.txt").write_text(f"{name}\n")
+    found = Features.from_tfds(tmp_path).to_hf()
+    names = {name: found[name].get("names") for name in found if name != "s"}
+    assert names == {"l0": None, "l1": ["a"], "l2": None, "l3": None, "l4": ["b"]}
+    assert found["s"]["feature"]["l"]["names"] == ["c"]
+
+
 def test_types_of_arrow() -> None:
     """Every type that a feature can have is read from a schema of others."""
     schema = pa.schema(

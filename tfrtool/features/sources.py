@@ -12,7 +12,12 @@ from tfrtool.errors import DatasetError, SchemaError, human_count, some_of
 from tfrtool.examples.arrow.columns import Column, Form
 from tfrtool.examples.example import DType, feature_name, parse_message
 from tfrtool.examples.stored_types import StoredTypes
-from tfrtool.examples.tfds_metadata import FEATURES, read_class_names
+from tfrtool.examples.tfds_metadata import (
+    FEATURES,
+    LABEL_SIGNS,
+    labels_file,
+    read_class_names,
+)
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.stored_layout import check_tree, stored_features
@@ -23,6 +28,7 @@ from tfrtool.features.types import (
     ListOf,
     Struct,
     Values,
+    leaves_of,
     needs_inference,
     with_info,
 )
@@ -33,6 +39,9 @@ from tfrtool.storage.remote_path import AnyPath
 
 _SAMPLED_RECORDS, _SAMPLED_BYTES = 100, 16 * 1024 * 1024
 """Records, and bytes of them, with which a tree is compared before all are read."""
+
+_FEW_LABELS = 2
+"""Labels whose files are asked for one by one."""
 
 _RECORDS_NAMED = 3
 AS_STORED = "use --as-stored to show features as the records store them"
@@ -228,9 +237,14 @@ def field_of_column(column: Column) -> Field:
 
 def with_class_names(root: Struct, folder: AnyPath) -> Struct:
     """Return a tree whose labels have the names of their classes, where a file has these."""
+    labels = [leaf.path for leaf in leaves_of(root) if leaf.values.kind is Kind.LABEL]
+    listed: set[str] | None = None
+    if len(labels) > _FEW_LABELS:  # a store is asked once
+        listed = {one.name for one in folder.iterdir()}
 
     def named(path: str, values: Values) -> Values:
-        if values.kind is not Kind.LABEL:
+        files = {labels_file(path, sign) for sign in LABEL_SIGNS}
+        if values.kind is not Kind.LABEL or (listed is not None and files.isdisjoint(listed)):
             return values
         with suppress(DatasetError):
             names = read_class_names(folder, path)
