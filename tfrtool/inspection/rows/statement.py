@@ -66,6 +66,10 @@ def check_condition(sql: str) -> None:
             raise UsageError(what, expected=expected, found=found) from error
 
 
+Star = tuple[frozenset[str], frozenset[str]]
+"""What stands for all columns, such as ``*``: of these tables, without these columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One SELECT, with the columns that it may need: too many at worst.
@@ -75,28 +79,34 @@ class Statement:
     Attributes:
         sql: the text.
         names: all parts of all references to columns: of tables, columns and fields.
-        stars: for nothing that stands for all columns, such as ``*``: the tables, and the
-            columns that are left out.
+        stars: what stands for all columns of tables.
     """
 
     sql: str
     names: frozenset[str]
-    stars: tuple[tuple[frozenset[str], frozenset[str]], ...]
+    stars: frozenset[Star]
 
     @classmethod
     def parse(cls, sql: str, tables: Collection[str]) -> "Statement":
         """Read a SELECT over tables of these names; otherwise raise a `UsageError`."""
         check_select(sql)
         known = frozenset(map(str.casefold, tables))
-        references = _References(known)
         try:
             tree = json.loads(_syntax_tree(EXPLAIN.sub("", sql, count=1)))
         except RecursionError:
             tree = {"error": True}
         if tree["error"]:  # PIVOT may be several statements
-            return cls(sql, frozenset(), ((known, frozenset()),))
-        references.read(tree)
-        return cls(sql, frozenset(references.names), tuple(references.stars()))
+            return cls(sql, frozenset(), frozenset({(known, frozenset())}))
+        nodes, names = [*_nodes(tree, known)], set[str]()
+        aliases: dict[str, frozenset[str]] = {}
+        for node, _ in nodes:
+            parts = (*node.get("column_names", ()), *node.get("using_columns", ()))
+            names.update(map(str.casefold, (*parts, node.get("relation_name", ""))))
+            if node.get("type") == "BASE_TABLE":
+                alias = node.get("alias", node["table_name"]).casefold()
+                aliases[alias] = aliases.get(alias, frozenset()) | _tables_in(node, known)
+        stars = (star for one in nodes for star in _stars(*one, aliases, known))
+        return cls(sql, frozenset(names), frozenset(stars))
 
     def needs(self, table: str, column: str) -> bool:
         """Return whether values of a column may be needed."""
@@ -116,98 +126,59 @@ def _syntax_tree(sql: str) -> str:
     return str(tree)
 
 
-class _References:
-    """What a syntax tree refers to.
-
-    Attributes:
-        names: the parts of names of columns.
-    """
-
-    def __init__(self, tables: frozenset[str]) -> None:
-        self.names = set[str]()
-        self._known = tables
-        self._aliases: dict[str, set[str]] = {}
-        self._qualified: list[tuple[str, frozenset[str]]] = []  # by names that may be a table's
-        self._stars: list[tuple[frozenset[str], frozenset[str]]] = []
-
-    def read(self, tree: Any) -> None:
-        """Collect the references of a tree, without recursion: it may be deep."""
-        todo = [(tree, self._known)]
-        while todo:
-            node, scope = todo.pop()
-            if isinstance(node, list):
-                todo += ((child, scope) for child in node)
-            elif isinstance(node, dict):
-                if node.get("type") == "SELECT_NODE":
-                    scope = self._tables_in(node.get("from_table"))
-                self._take(node, scope)
-                todo += ((child, scope) for child in _children(node))
-
-    def stars(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """Yield what stands for all columns of tables."""
-        yield from self._stars
-        for name, left_out in self._qualified:
-            if name in self._aliases:
-                yield frozenset(self._aliases[name]), left_out
-
-    def _take(self, node: Mapping[str, Any], scope: frozenset[str]) -> None:
-        nothing, table = frozenset[str](), str(node.get("table_name")).casefold()
-        match node.get("type"):
-            case "COLUMN_REF":
-                parts = [part.casefold() for part in node["column_names"]]
-                self.names.update(parts)
-                self._qualified.append((parts[-1], nothing))  # a row as a value
-            case "STAR":
-                left_out = frozenset(map(str.casefold, node.get("exclude_list", ())))
-                if "relation_name" in node:  # a table, or a struct
-                    name = node["relation_name"].casefold()
-                    self.names.add(name)
-                    self._qualified.append((name, left_out))
-                else:
-                    self._stars.append((scope, left_out))
-            case "POSITIONAL_REFERENCE":
-                self._stars.append((scope, nothing))
-            case "BASE_TABLE" if table in self._known:
-                alias = node.get("alias", table).casefold()
-                self._aliases.setdefault(alias, set()).add(table)
-                if "column_name_alias" in node:  # by position
-                    self._stars.append((frozenset({table}), nothing))
-            case "TABLE_FUNCTION" if _function_name(node) not in _HARMLESS_FUNCTIONS:
-                self._stars.append((self._known, nothing))
-            case "PIVOT":
-                self._stars.append((self._tables_in(node), nothing))
-            case "JOIN":
-                self.names.update(map(str.casefold, node.get("using_columns", ())))
-                if node.get("ref_type") == "NATURAL":
-                    self._stars.append((self._tables_in(node), nothing))
-
-    def _tables_in(self, source: Any) -> frozenset[str]:
-        """Return the tables of a FROM clause, without those of queries in it."""
-        tables, todo = set[str](), [source]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, list):
-                todo += node
-            elif isinstance(node, dict) and not str(node.get("type")).endswith("_NODE"):
-                tables.add(str(node.get("table_name")).casefold())
-                todo += node.values()
-        return frozenset(tables & self._known)
+def _nodes(tree: Any, known: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Yield all nodes of a tree, which may be deep, with the tables that ``*`` means there."""
+    todo = [(tree, known)]
+    while todo:
+        node, scope = todo.pop()
+        if isinstance(node, list):
+            todo += ((child, scope) for child in node)
+        elif isinstance(node, dict):
+            if node.get("type") == "SELECT_NODE":
+                scope = _tables_in(node.get("from_table"), known)
+            orders = [one for part in node.get("modifiers", ()) for one in part.get("orders", ())]
+            for order in orders:
+                if order["expression"].keys() <= _ORDER_BY_ALL:
+                    order.clear()
+            yield node, scope
+            todo += ((child, scope) for child in node.values())
 
 
-def _children(node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield what is below a node of a tree, but for ORDER BY ALL, which refers to no table."""
-    for key, child in node.items():
-        if key != "modifiers":
-            yield child
-            continue
-        for modifier in child:
-            orders = modifier.get("orders", ())
-            yield {**modifier, "orders": [one for one in orders if not _is_order_by_all(one)]}
+def _stars(
+    node: Mapping[str, Any],
+    scope: frozenset[str],
+    aliases: Mapping[str, frozenset[str]],
+    known: frozenset[str],
+) -> Iterator[Star]:
+    """Yield what stands for all columns of tables in a node, without what is below it."""
+    nothing = frozenset[str]()
+    left_out = frozenset(map(str.casefold, node.get("exclude_list", ())))
+    match node.get("type"):
+        case "COLUMN_REF":  # perhaps a row as a value
+            yield aliases.get(node["column_names"][-1].casefold(), nothing), nothing
+        case "STAR" if "relation_name" in node:  # of a table, or of a struct
+            yield aliases.get(node["relation_name"].casefold(), nothing), left_out
+        case "STAR" | "POSITIONAL_REFERENCE":
+            yield scope, left_out
+        case "TABLE_FUNCTION" if _function_name(node) not in _HARMLESS_FUNCTIONS:
+            yield known, nothing
+        case "PIVOT":
+            yield _tables_in(node, known), nothing
+        case _ if node.get("ref_type") == "NATURAL" or "column_name_alias" in node:  # by position
+            yield _tables_in(node, known), nothing
 
 
-def _is_order_by_all(order: Mapping[str, Any]) -> bool:
-    sorted_by: dict[str, Any] = order.get("expression", {})
-    return sorted_by.get("type") == "STAR" and sorted_by.keys() <= _ORDER_BY_ALL
+def _tables_in(source: Any, known: frozenset[str]) -> frozenset[str]:
+    """Return the tables of a FROM clause, without those of queries in it."""
+    tables, todo = set[str](), [source]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, list):
+            todo += node
+        elif isinstance(node, dict) and not str(node.get("type")).endswith("_NODE"):
+            tables.add(str(node.get("table_name")).casefold())
+            todo += node.values()
+    return frozenset(tables & known)
 
 
 def _function_name(node: Mapping[str, Any]) -> str:
