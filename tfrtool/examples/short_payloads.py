@@ -1,5 +1,7 @@
 """Examples without most bytes of their long values, for what needs only types and short values."""
 
+from collections.abc import Collection
+
 from tfrtool.examples.content import starts_as_utf8
 from tfrtool.records.wire import read_varint, varint
 
@@ -72,3 +74,69 @@ def shorten(payload: bytes, names: set[bytes]) -> bytes:
     names.update(found)
     body = b"".join(parts)
     return b"\x0a" + varint(len(body)) + body
+
+
+def empty_strings(payload: bytes, keys: Collection[bytes]) -> bytes:
+    """Return an Example in which the strings of long features are empty, and as many as before.
+
+    Anything unusual stays as it is.
+
+    Args:
+        payload: a record's bytes, of whatever kind.
+        keys: the names of these features.
+    """
+    end, parts = len(payload), list[bytes]()
+    if end <= LONG or payload[0] != 0x0A:
+        return payload
+    try:
+        size, at = read_varint(payload, 1)
+        if at + size != end:
+            return payload
+        unchanged = at
+        while at < end:
+            size, entry = read_varint(payload, at + 1)
+            stop = entry + size
+            length, key = read_varint(payload, entry + 1)
+            if payload[at] != 0x0A or payload[entry] != 0x0A:
+                return payload
+            value = key + length
+            if size > LONG and payload[key:value] in keys:
+                count = _count_strings(payload, value, stop)
+                if count < 0:
+                    return payload
+                strings = b"\x0a\0" * count
+                feature = b"\x0a" + varint(len(strings)) + strings
+                entry_bytes = payload[entry:value] + b"\x12" + varint(len(feature)) + feature
+                parts += (payload[unchanged:at], b"\x0a" + varint(len(entry_bytes)), entry_bytes)
+                unchanged = stop
+            at = stop
+    except (ValueError, IndexError):
+        return payload
+    if at != end or not parts:
+        return payload
+    body = b"".join([*parts, payload[unchanged:]])
+    return b"\x0a" + varint(len(body)) + body
+
+
+def _count_strings(payload: bytes, at: int, end: int) -> int:
+    """Return how many strings a map entry's value has; -1 if it is none of strings alone."""
+    for tag in b"\x12\x0a":
+        if payload[at] != tag:
+            return -1
+        size, at = read_varint(payload, at + 1)
+        if at + size != end:
+            return -1
+    count = 0
+    while at < end:
+        size = payload[at + 1]
+        if payload[at] != 0x0A:
+            return -1
+        if size < 0x80:
+            at += 2 + size
+        elif payload[at + 2] < 0x80:  # as of most images
+            at += 3 + (size & 0x7F | payload[at + 2] << 7)
+        else:
+            size, at = read_varint(payload, at + 1)
+            at += size
+        count += 1
+    return count if at == end else -1

@@ -24,10 +24,9 @@ from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.features.flatten import FlatFeatures
-from tfrtool.features.leaf_build import STRINGS
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import NestedBuild, arrow_type
-from tfrtool.features.stored_layout import check_fields, stored_features, stored_leaf
+from tfrtool.features.stored_layout import check_fields, stored_features
 from tfrtool.features.types import (
     Kind,
     Leaf,
@@ -239,9 +238,9 @@ class FeatureColumns(DecodedColumns):
         return rows, misfits, damaged
 
     def compare(self, payloads: Sequence[bytes]) -> Comparison:
-        """Compare payloads with the tree, as TFDS would read them; images are not copied."""
+        """Compare payloads with the tree, as TFDS would read them."""
         other_keys = Counter[bytes]()
-        places, arrays, damaged = self._stored_arrays(payloads, other_keys, _plain_bytes(self.root))
+        places, arrays, damaged = self._stored_arrays(payloads, other_keys)
         _, misfits = self._built(places, arrays, strict=True)
         return Comparison(misfits, damaged, other_keys)
 
@@ -269,10 +268,7 @@ class FeatureColumns(DecodedColumns):
         return rows, misfits
 
     def _stored_arrays(
-        self,
-        payloads: Sequence[bytes],
-        other_keys: Counter[bytes] | None = None,
-        uncopied: Collection[bytes] = (),
+        self, payloads: Sequence[bytes], other_keys: Counter[bytes] | None = None
     ) -> tuple[Ints, dict[str, pa.Array], dict[int, str]]:
         """Return the places of the Examples that have these types, and their stored features.
 
@@ -282,9 +278,7 @@ class FeatureColumns(DecodedColumns):
         while True:
             try:
                 chosen = [payloads[row] for row in places.tolist()]
-                flat = decode_batch(
-                    chosen, stored, unset_is_absent=True, other_keys=other_keys, uncopied=uncopied
-                )
+                flat = decode_batch(chosen, stored, unset_is_absent=True, other_keys=other_keys)
                 break
             except MisfitError as error:
                 bad = np.array([*error.others])
@@ -293,15 +287,6 @@ class FeatureColumns(DecodedColumns):
                 places = np.delete(places, bad)
         keys = (feature_name(column.key) for column in stored.columns)
         return places, dict(zip(keys, flat.columns, strict=True)), damaged
-
-
-def _plain_bytes(root: Struct) -> frozenset[bytes]:
-    """Return the keys of the bytes that are shown as they are stored."""
-    return frozenset(
-        feature_key(stored_leaf(leaf).values.key)
-        for leaf in leaves_of(root)
-        if leaf.values.kind in STRINGS
-    )
 
 
 def _type_of(array: pa.Array) -> pa.DataType:

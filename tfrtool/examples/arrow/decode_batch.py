@@ -1,7 +1,7 @@
 """Payloads as record batches."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import (
     Ints,
-    binary_array,
     bools_array,
     list_array,
     numbers_array,
@@ -50,7 +49,6 @@ def decode_batch(
     exact: bool = False,
     unset_is_absent: bool = False,
     other_keys: Counter[bytes] | None = None,
-    uncopied: Collection[bytes] = (),
 ) -> pa.RecordBatch:
     """Decode payloads into a record batch of these columns and no others.
 
@@ -62,7 +60,6 @@ def decode_batch(
         exact: whether to add a column ``_payload`` with the payloads' own bytes.
         unset_is_absent: whether a feature without a kind counts as missing, as in TensorFlow.
         other_keys: where to count the features of records that no column has, by their keys.
-        uncopied: keys of strings whose number is wanted, not their bytes: all are empty.
 
     Raises:
         MisfitError: some aren't such payloads, or the columns can't hold them.
@@ -90,7 +87,6 @@ def decode_batch(
             keys=keys,
             unset_is_absent=unset_is_absent,
             counts_others=other_keys is not None,
-            uncopied=uncopied,
         )
         parts, others = _scanned_parts(payloads, build)
         if other_keys is not None:
@@ -141,10 +137,9 @@ class _Table:
         keys: Sequence[pa.Array],
         unset_is_absent: bool,
         counts_others: bool,
-        uncopied: Collection[bytes],
     ) -> None:
         self.other_keys = Counter[bytes]()
-        self._counts_others, self._uncopied = counts_others, uncopied
+        self._counts_others = counts_others
         self.arrays: list[pa.Array] = []
         self.misfits: dict[int, str] = {}
         self._scan, self._rows = scan, len(scan.irregular)
@@ -220,11 +215,7 @@ class _Table:
             self._refuse(column, missing, lambda _: "no feature")
         if not fits.all():
             places, rows, start, end = places[fits], rows[fits], start[fits], end[fits]
-        if column.key in self._uncopied:
-            first, _, counts = self._scan.children(rows, start, end)
-            values = binary_array(np.zeros(len(first) + 1, np.int32), b"")
-        else:
-            values, counts = self._values(column.dtype, rows, start, end)
+        values, counts = self._values(column.dtype, rows, start, end)
         if column.is_text:
             values = self._texts(column, np.repeat(rows, counts), values)
         if form is Form.LIST:

@@ -14,7 +14,7 @@ from tfrtool.examples.example import (
     parse_message,
 )
 from tfrtool.examples.schema_fold import MAX_NAME_BYTES, MAX_NAMES
-from tfrtool.examples.short_payloads import LONG, shorten
+from tfrtool.examples.short_payloads import LONG, empty_strings
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.leaf_build import STRINGS
 from tfrtool.features.misfits import FieldMisfit
@@ -42,7 +42,7 @@ class FeatureCheck(RecordFold):
         super().__init__()
         self._columns, self._path = FeatureColumns.of(root), path
         self._dtypes = {one.key: one.dtype for one in stored_features(root)}
-        self._read_keys = _keys_with_content(root)
+        self._byte_keys = _keys_of_bytes(root)
         self._batch, self._batch_bytes = list[Record](), 0
         self.mismatches = Mismatches()
         self.checked = 0
@@ -55,17 +55,12 @@ class FeatureCheck(RecordFold):
             if record.index in rejected:
                 continue
             if len(record.payload) > LONG:
-                record = record._replace(payload=self._shortened(record.payload))
+                payload = empty_strings(record.payload, self._byte_keys)
+                record = Record(record.index, record.offset, payload, record.payload_crc)
             self._batch.append(record)
             self._batch_bytes += len(record.payload)
             if len(self._batch) == _BATCH_RECORDS or self._batch_bytes > _BATCH_BYTES:
                 self.flush()
-
-    def _shortened(self, payload: bytes) -> bytes:
-        """Return a payload without most bytes of its images."""
-        names = set[bytes]()
-        short = shorten(payload, names)
-        return payload if names & self._read_keys else short
 
     def flush(self) -> None:
         """Compare the records that were put off."""
@@ -129,10 +124,10 @@ class FeatureCheck(RecordFold):
         self._add_others(other.others)
 
 
-def _keys_with_content(root: Struct) -> frozenset[bytes]:
-    """Return the keys of the strings whose bytes matter."""
+def _keys_of_bytes(root: Struct) -> frozenset[bytes]:
+    """Return the keys of images and other bytes, whose number matters alone."""
     return frozenset(
         feature_key(stored_leaf(leaf).values.key)
         for leaf in leaves_of(root)
-        if leaf.values.kind not in STRINGS
+        if leaf.values.kind in STRINGS
     )
