@@ -157,7 +157,8 @@ class ShardProfile:
 
     def __getstate__(self) -> dict[str, Any]:
         digest = self.digest if self._crcs is None else None
-        request = replace(self._request, rows=None)  # its callback belongs to this process
+        # A callback belongs to this process; features would be copied with each profile.
+        request = replace(self._request, rows=None, declared={})
         return {**self.__dict__, "_digest": digest, "_source": None, "_request": request}
 
     def __repr__(self) -> str:

@@ -40,7 +40,8 @@ class FeatureCheck(RecordFold):
 
     def __init__(self, root: Struct, path: AnyPath) -> None:
         super().__init__()
-        self._columns, self._path = FeatureColumns.of(root), path
+        self._columns: FeatureColumns | None = FeatureColumns.of(root)
+        self._path = path
         self._dtypes = {one.key: one.dtype for one in stored_features(root)}
         self._byte_keys = _keys_of_bytes(root)
         self._batch, self._batch_bytes = list[Record](), 0
@@ -65,17 +66,21 @@ class FeatureCheck(RecordFold):
     def flush(self) -> None:
         """Compare the records that were put off."""
         records, self._batch, self._batch_bytes = self._batch, [], 0
-        if records:
-            self._compare(records)
+        if records and self._columns is not None:
+            self._compare(self._columns, records)
 
-    def _compare(self, records: Sequence[Record]) -> None:
+    def finish(self) -> None:
+        """Release what is needed only to compare: there may be as many checks as shards."""
+        self._columns, self._dtypes, self._byte_keys = None, {}, frozenset()
+
+    def _compare(self, columns: FeatureColumns, records: Sequence[Record]) -> None:
         try:
-            found = self._columns.compare([one.payload for one in records])
+            found = columns.compare([one.payload for one in records])
         except SchemaError as error:  # they take more memory than a batch may
             middle = len(records) // 2
             if middle:
-                self._compare(records[:middle])
-                self._compare(records[middle:])
+                self._compare(columns, records[:middle])
+                self._compare(columns, records[middle:])
             else:
                 misfit = FieldMisfit("", "a record of less memory", error.what)
                 self.mismatches.add(misfit, self._path, records[0])
@@ -95,6 +100,7 @@ class FeatureCheck(RecordFold):
         except DecodeError:
             message = None
         if message is None or not holds_features(message):
+            self.checked -= 1
             self.reject(record, set())
             return
         misfits = list[FieldMisfit]()
