@@ -5,7 +5,7 @@ It runs in a process of its own, whose memory is limited: see `sql_child`.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -183,22 +183,15 @@ class Sandbox:
 
     def _readable_types(self, kinds: Collection[pa.DataType]) -> dict[pa.DataType, pa.DataType]:
         """Return the types in which DuckDB reads values of others; null if it can't."""
-        found = {kind: _readable_type(kind) for kind in kinds}
-        if not self._can_read(found.values()):
-            found = {k: to if self._can_read([to]) else pa.null() for k, to in found.items()}
-        return found
-
-    def _can_read(self, kinds: Iterable[pa.DataType]) -> bool:
-        """Return whether DuckDB reads values of all of these types."""
         import duckdb
 
-        columns = [pa.nulls(1, kind) for kind in kinds]
-        table = pa.table(columns, [f"c{number}" for number in range(len(columns))])
-        try:
-            self._connection.from_arrow(table).fetchall()
-        except (duckdb.NotImplementedException, pa.ArrowException):
-            return False
-        return True
+        found = {kind: _readable_type(kind) for kind in kinds}
+        for kind, readable in found.items():
+            try:
+                self._connection.from_arrow(pa.table([pa.nulls(1, readable)], ["c"])).fetchall()
+            except (duckdb.NotImplementedException, pa.ArrowException):
+                found[kind] = pa.null()
+        return found
 
     def check(self) -> None:
         """Check that the statement makes sense, before any record is read; else `UsageError`."""
@@ -234,15 +227,9 @@ class Sandbox:
                 raise UsageError(f"{count} columns are named {name!r}", hint=hint)
         casts = [_cast_type(kind, as_text) for kind in found.types]
         if any(casts):
-            sql = self._sql
-            if ";" in sql:  # which can't stand in brackets
-                tree = "SELECT json_deserialize_sql(json_serialize_sql($1))"
-                ((text,),) = self._connection.execute(tree, (sql,)).fetchall()
-                sql = text or sql
-            items = (f"c{n}" if to is None else f"CAST(c{n} AS {to})" for n, to in enumerate(casts))
-            chosen = ", ".join(map(" AS ".join, zip(items, map(quoted, names), strict=True)))
-            columns = ", ".join(f"c{n}" for n in range(len(names)))
-            found = self._connection.sql(f"SELECT {chosen} FROM (\n{sql}\n) AS t({columns})")
+            values = (f"CAST(#{n} AS {to})" if to else f"#{n}" for n, to in enumerate(casts, 1))
+            items = map(" AS ".join, zip(values, map(quoted, names), strict=True))
+            found = found.project(", ".join(items))
         reader = found.to_arrow_reader(2048)
         if reader.schema.names == names:
             return reader
