@@ -397,6 +397,7 @@ ELSEWHERE = {
     "use --as-stored when you make the table": "tests/features/test_logical_tables.py makes one",
     "records can't be made of it; use the TFRecord files": "tests/features/test_explode.py has one",
     "lists are": "tests/features/test_explode.py names one of them",
+    "to see the columns of its Examples": "tests/features/test_ranking.py shows them",
     "use {} itself": "tests/features/test_explode.py takes the list itself",
     "use --select to leave it out": "tests/features/test_explode.py leaves it out",
     "use tfrtool filter to drop records": "tests/convert/test_filter.py filters",

@@ -142,3 +142,15 @@ def test_inspect_shard_names_them(run: Run, tmp_path: Path) -> None:
     assert (code, "payload     ExampleListWithContext, " in out) == (0, True)
     _, out, _ = run("inspect", "shard", path, "--json")
     assert json.loads(out)["content"] == "ExampleListWithContext"
+
+
+def test_inspect_schema_says_how_to_see_columns(run: Run, tmp_path: Path) -> None:
+    """The hint is a query that shows them."""
+    path = ranking_shard(tmp_path / "a.tfrecord", [elwc(*QUERIES[0])])
+    code, _, err = run("inspect", "schema", path)
+    assert (code, "found ExampleListWithContext payloads" in err) == (1, True)
+    assert f"run tfrtool query {path} 'DESCRIBE records'" in err
+    _, out, _ = run("query", path, "DESCRIBE records", "--json")
+    columns = [json.loads(line) for line in out.splitlines()]
+    types = {column["column_name"]: column["column_type"] for column in columns}
+    assert types["context"] == "STRUCT(query VARCHAR)"

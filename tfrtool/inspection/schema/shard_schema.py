@@ -171,9 +171,13 @@ def no_examples(losses: Sequence[ShardLoss]) -> ShardError:
     if not losses:
         return ShardError("no shards")
     path = losses[0].path
+    hint = f"run tfrtool inspect shard {shlex.quote(str(path))} to see what it contains"
+    if losses[0].content == "ExampleListWithContext payloads":
+        name = shlex.quote(str(path))
+        hint = f"run tfrtool query {name} 'DESCRIBE records' to see the columns of its Examples"
     return ShardError(
         "contains no tf.train.Example or SequenceExample",
         path=path,
         found=losses[0].content,
-        hint=f"run tfrtool inspect shard {shlex.quote(str(path))} to see what it contains",
+        hint=hint,
     )
