@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import tfrtool
 from tests.bench.shards import write_shard
 from tests.bench.timing import Pair, compare, less_start, process
 from tests.inspection.profiled import verify_shard
+from tfrtool.features.tfds_tree import tfds_of_tree
+from tfrtool.features.types import Kind, Struct, Values
 from tfrtool.records.count import count_records
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record
@@ -108,6 +112,28 @@ def _one_file(directory: Path) -> Iterator[Pair]:
             )
 
 
+def _described(directory: Path) -> Iterator[Pair]:
+    """Compare small records and photographs with features.json while they are verified."""
+    image = Values(kind=Kind.IMAGE)
+    root = Struct({"image": image, "label": Values(kind=Kind.LABEL, info={"numClasses": "2"})})
+    for name, record_bytes, size in (("150 bytes", 150, 15_000_000), ("25 kB", 25_000, 75_000_000)):
+        folder = directory / f"described-{record_bytes}"
+        folder.mkdir()
+        shard = folder / "rows.tfrecord"
+        write_shard(shard, record_bytes, size)
+        (folder / "features.json").write_text(json.dumps(tfds_of_tree(root)))
+        yield compare(
+            f"verify of records of {name}, with features.json (ours), a loop over tf.data (theirs)",
+            lambda shard=shard: tfrtool.verify(shard, workers=1).records,  # type: ignore[misc]
+            lambda shard=shard: _tf_data(shard),  # type: ignore[misc]
+        )
+        yield compare(
+            "the same (ours), without features.json (theirs)",
+            lambda shard=shard: tfrtool.verify(shard, workers=1).records,  # type: ignore[misc]
+            lambda shard=shard: verify_shard(shard).records,  # type: ignore[misc]
+        )
+
+
 def run(directory: Path) -> Iterator[Pair]:
     """Yield each comparison; ours are this package's functions and commands."""
     photographs, rows = directory / "photographs.tfrecord", directory / "rows.tfrecord"
@@ -139,6 +165,7 @@ def run(directory: Path) -> Iterator[Pair]:
         process(python, "-c", _READ_THEIRS, str(photographs), str(count)),
     )
     yield from _one_file(directory)
+    yield from _described(directory)
     yield _in_memory(photographs)
     yield compare(
         "all CRCs of 40 MB, records of 400 bytes (ours), tf_record_iterator in C++ (theirs)",
