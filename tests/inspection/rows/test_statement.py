@@ -173,6 +173,14 @@ def test_a_statement_that_is_deeper_than_json_can_be() -> None:
     assert "label" in columns
 
 
+def test_values_are_cast_whatever_follows_the_statement() -> None:
+    """Types that Arrow doesn't have are text, and names that differ in case alone stay apart."""
+    sql = 'SELECT INTERVAL 1 DAY AS "a""b", label AS d, size + 5 AS "D" FROM records'
+    for end in ("", ";", "; -- the end", " -- the end", "; /* ; */ "):
+        rows, _ = _narrowed(f"{sql} ORDER BY label DESC LIMIT 1{end}")
+        assert rows == [{'a"b': "1 day", "d": 2, "D": 7}]
+
+
 UNREADABLE = {
     "SELECT id FROM records": [{"id": 1}],
     "SELECT * EXCLUDE (Odd) FROM records": [{"id": 1}],

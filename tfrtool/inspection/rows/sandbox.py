@@ -227,6 +227,10 @@ class Sandbox:
                 raise UsageError(f"{count} columns are named {name!r}", hint=hint)
         casts = [_cast_type(kind, as_text) for kind in found.types]
         if any(casts):
+            if ";" in self._sql:  # perhaps with a comment behind it, which DuckDB can't cast
+                tree = "SELECT json_deserialize_sql(json_serialize_sql($1))"
+                ((text,),) = self._connection.execute(tree, (self._sql,)).fetchall()
+                found = self._connection.sql(text or self._sql)
             values = (f"CAST(#{n} AS {to})" if to else f"#{n}" for n, to in enumerate(casts, 1))
             items = map(" AS ".join, zip(values, map(quoted, names), strict=True))
             found = found.project(", ".join(items))
