@@ -112,6 +112,7 @@ FAULTS: list[tuple[Features, str, str, str]] = [
     (changed(box=float32(1, 2, 3)), "box", "4 values ([4])", "3"),
     (changed(free=float32(1, 2, 3)), "free", "a multiple of 2 values", "3"),
     (changed(packed__shape=int64(3, 2)), "packed", "the stored shape", "2"),
+    (changed(packed__shape=None), "packed/shape", "2 sizes a tensor", "0"),
     (changed(packed__value=string(b"no")), "packed", "zlib data", "*"),
     (changed(image=string(b"a", b"b")), "image", "one value", "2"),
     (changed(steps__small=int64(1, 128)), "steps/small", "int8", "128"),
