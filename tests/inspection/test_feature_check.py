@@ -6,10 +6,13 @@ import io
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -295,6 +298,20 @@ def test_json_output(tmp_path: Path, capsys: Capture) -> None:
     summary: dict[str, Any] = json.loads(capsys.readouterr().out)
     (fault,) = summary["faults"]
     assert (summary["features_checked"], fault["kind"], fault["record"]) == (2, "schema", 1)
+
+
+def test_nulls_of_a_table(tmp_path: Path) -> None:
+    """Values that a table has as nulls may be missing in its records; other features may not."""
+    columns = {"n": [1, None], "day": [date(2020, 1, 1), None], "full": [1, 2], "list": [[1], None]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    folder = tmp_path / "records"
+    tfrtool.convert(tmp_path / "a.parquet", folder)
+    report = tfrtool.verify(folder)
+    assert (report.is_sound, report.features_checked) == (True, 2)
+    (shard,) = folder.glob("*.tfrecord*")
+    shard.write_bytes(shard_of([encode_example({"full": int64(1)}), encode_example({})]))
+    (fault,) = feature_faults(folder)
+    assert (fault.feature, fault.record) == ("full", 1)
 
 
 def test_what_tfds_refuses(shared_data: Path, capsys: Capture) -> None:

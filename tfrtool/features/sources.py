@@ -127,7 +127,7 @@ def read_declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
     fields = dict(found.root.fields)
     types = StoredTypes.read(shards)
     for name, column in {**types.columns, **types.singles}.items():
-        fields[name] = field_of_column(column)
+        fields[name] = _typed(fields.get(name), field_of_column(column))
     root = Struct(fields)
     try:
         check_tree(root)
@@ -135,6 +135,13 @@ def read_declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
         what = f"contradicts the types in schema.json: {error}"
         raise SchemaError(what, path=found.path, hint=AS_STORED) from error
     return replace(found, root=root)
+
+
+def _typed(declared: Field | None, item: Field) -> Field:
+    """Return a field of schema.json, which may be missing unless features.json has one value."""
+    if isinstance(item, Values) and not isinstance(declared, Values):
+        return replace(item, info={**item.info, "optional": True})
+    return item
 
 
 def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
