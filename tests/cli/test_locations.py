@@ -36,6 +36,7 @@ TEXTS |= {
     "--with",
     "--cast",
     "--drop",
+    "--explode",
     "--group-by",
     "--key",
     "--license",

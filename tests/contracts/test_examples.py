@@ -89,9 +89,9 @@ def small() -> Iterator[None]:
         yield
 
 
-def test_there_are_ten_how_to_pages() -> None:
-    """There are ten how-to pages, and each shows commands."""
-    assert len(PAGES) == 10
+def test_there_are_eleven_how_to_pages() -> None:
+    """There are eleven how-to pages, and each shows commands."""
+    assert len(PAGES) == 11
     for page in PAGES:
         assert any(block.language in ("sh", "console") for block in blocks_of(page)), page
 
