@@ -258,6 +258,10 @@ def test_records_of_another_kind(tmp_path: Path) -> None:
     summary = tfrtool.inspect_dataset(tmp_path)
     kinds = [(one.fault.kind.value, one.fault.record) for one in summary.faults]
     assert {("parse", 1), ("schema", 2)} <= {*kinds}
+    write(tmp_path, [{"n": int64(1)}] * 3, Struct({"n": Values.parse("int64")}))
+    payloads = [encode_example({"n": int64(1)}), b"\xff\xff", encode_example({"n": int64(2)})]
+    (tmp_path / SHARD).write_bytes(shard_of(payloads))
+    assert tfrtool.inspect_dataset(tmp_path).features_checked == 2
 
 
 def image_of(form: str, width: int, height: int) -> Feature:
@@ -269,7 +273,7 @@ def image_of(form: str, width: int, height: int) -> Feature:
 
 def test_sizes_of_images(tmp_path: Path, capsys: Capture) -> None:
     """With --images, images have the width and height of their shape, and can have its channels."""
-    shape = {"dimensions": ["8", "-1", "4"]}
+    shape = {"dimensions": ["8", "5", "4"]}
     root = Struct({"image": Values(kind=Kind.IMAGE, info={"shape": shape, "dtype": "uint8"})})
     images = [image_of("PNG", 5, 8), image_of("PNG", 8, 5), image_of("JPEG", 5, 8)]
     write(tmp_path, [{"image": image} for image in images], root)
@@ -278,7 +282,7 @@ def test_sizes_of_images(tmp_path: Path, capsys: Capture) -> None:
         faults = tfrtool.verify(tmp_path, images=True).faults
     found = [one for one in faults if isinstance(one, FeatureFault)]
     assert [(one.record, one.expected, one.found) for one in found] == [
-        (1, "* x 8 pixels", ("8 x 5",)),
+        (1, "5 x 8 pixels", ("8 x 5",)),
         (2, "4 channels", ("JPEG",)),
     ]
     code, text = output(capsys, "verify", tmp_path, "--images")
