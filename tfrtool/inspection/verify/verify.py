@@ -47,7 +47,8 @@ class VerifyReport(Shown):
     Attributes:
         shards: result for each shard, in the order of the arguments.
         directories: result for each directory. Empty if a single file was verified.
-        faults: faults that concern the shards as a set, such as missing shards.
+        faults: faults that concern the shards as a set, such as missing shards, and how records
+            differ from features.json.
         notes: remarks that are not damage.
         duplicates: duplicate images, or None if images were not checked.
         anomalies: how the records differ from a schema, or None without one.
