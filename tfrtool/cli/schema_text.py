@@ -1,15 +1,18 @@
 """Features and skipped records for people."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import lengths_text, name_text, values_text
 from tfrtool.examples.schema_fold import FeatureStatistics
-from tfrtool.inspection.schema.shard_schema import ShardLoss
 from tfrtool.page import Table
 
+if TYPE_CHECKING:
+    from tfrtool.inspection.schema.shard_schema import ShardLoss
 
-def loss_text(loss: ShardLoss) -> str:
+
+def loss_text(loss: "ShardLoss") -> str:
     """Return what was skipped of a shard."""
     path = printable(str(loss.path))
     if loss.content is not None:

@@ -12,7 +12,8 @@ from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
-from tfrtool.inspection.inspect_options import ProtoOptions, StoredOptions
+from tfrtool.inspection.inspect_options import StoredOptions
+from tfrtool.inspection.shard_options import ProtoOptions
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.sources.items import Starting

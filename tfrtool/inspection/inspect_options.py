@@ -17,19 +17,6 @@ from tfrtool.storage.progress import OnProgress, no_progress
 if TYPE_CHECKING:
     from tfrtool.engines.engine import Engine
     from tfrtool.examples.arrow.messages import MessageColumns
-    from tfrtool.examples.schema import Schema
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProtoOptions(Options):
-    """What records are, if they are neither Examples nor SequenceExamples."""
-
-    proto: str | None = option(
-        None,
-        "Decode records as MESSAGE. FILE is what protoc --descriptor_set_out --include_imports "
-        "writes.",
-        metavar="FILE:MESSAGE",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,22 +58,6 @@ class ScanOptions(Options):
         from tfrtool.engines.pool import engine_of
 
         return engine_of(self.engine, self.engine_address, self.workers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardOptions(Options):
-    """What is shown of a shard."""
-
-    limit: int = option(3, "Number of records to show per shard.", metavar="N", least=0)
-    record: int | None = option(
-        None, "Show the record with this index, counted from 0.", metavar="I", least=0
-    )
-    schema: "Schema | None" = option(
-        None, "schema to parse with. None uses the inferred schema.", cli=None
-    )
-    whole: bool = option(
-        False, "Read remote shards completely, not only the records to show.", cli="--all"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

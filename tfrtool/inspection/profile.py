@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tfrtool.engines.split_shards import map_folds, shift_record_index
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
-from tfrtool.inspection.inspect_options import ScanOptions
 from tfrtool.inspection.verify.causes import Causes
 from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, RecordFold
 from tfrtool.records.compression import Compression, detect_compression
@@ -37,6 +36,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
     from tfrtool.features.types import Struct
+    from tfrtool.inspection.inspect_options import ScanOptions
     from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.table.record_table import RowRequest
     from tfrtool.inspection.verify.image_check import ImageFindings
@@ -395,7 +395,7 @@ def profile_shard(shard: Location, request: ProfileRequest) -> ShardProfile:
 def profile_shards(
     sources: Sequence[AnyPath | Stream],
     request: ProfileRequest,
-    options: ScanOptions,
+    options: "ScanOptions",
     worth: int,
     title: str = "reading",
 ) -> Iterator[ShardProfile]:

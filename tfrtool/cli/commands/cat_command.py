@@ -13,7 +13,8 @@ from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_shards
 from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_bytes, printable
-from tfrtool.inspection.inspect_options import CatOptions, ProtoOptions
+from tfrtool.inspection.inspect_options import CatOptions
+from tfrtool.inspection.shard_options import ProtoOptions
 from tfrtool.sources.formats.csv_options import CsvOptions
 
 if TYPE_CHECKING:

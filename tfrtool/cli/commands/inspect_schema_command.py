@@ -13,7 +13,8 @@ from tfrtool.cli.schema_text import feature_table, loss_text
 from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_count
 from tfrtool.examples.feature_text import conflict_text, name_text
-from tfrtool.inspection.inspect_options import ProtoOptions, SchemaOptions
+from tfrtool.inspection.inspect_options import SchemaOptions
+from tfrtool.inspection.shard_options import ProtoOptions
 from tfrtool.page import Heading, Page, Prose, Table
 
 if TYPE_CHECKING:

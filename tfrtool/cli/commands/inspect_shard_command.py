@@ -29,7 +29,7 @@ from tfrtool.errors import (
 )
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import name_text
-from tfrtool.inspection.inspect_options import ProtoOptions, ShardOptions
+from tfrtool.inspection.shard_options import ProtoOptions, ShardOptions
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.records.compression import Compression

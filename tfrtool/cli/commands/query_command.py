@@ -34,7 +34,8 @@ from tfrtool.errors import (
     os_errors_as,
     printable,
 )
-from tfrtool.inspection.inspect_options import ProtoOptions, StoredOptions
+from tfrtool.inspection.inspect_options import StoredOptions
+from tfrtool.inspection.shard_options import ProtoOptions
 from tfrtool.page import Page
 from tfrtool.records.compression import named_compression
 from tfrtool.sources.formats.csv_options import CsvOptions

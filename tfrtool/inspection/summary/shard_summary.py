@@ -13,8 +13,8 @@ from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.examples.tfds_metadata import DATASET_INFO
-from tfrtool.inspection.inspect_options import ShardOptions
 from tfrtool.inspection.profile import ProfileRequest, RecordSchema, ShardProfile
+from tfrtool.inspection.shard_options import ShardOptions
 from tfrtool.inspection.summary.summary_json import feature_json, value_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES, RecordFold, unparseable
 from tfrtool.records.compression import Compression, detect_compression
