@@ -65,8 +65,10 @@ def detect_compression(file: BinaryIO) -> Compression:
         position = file.tell()
         head = file.read(_HEAD)
         file.seek(position)
+    if holds_header(head):
+        return Compression.NONE
     named = _by_magic(head)
-    return Compression.NONE if holds_header(head) or _inflated(head, named) is None else named
+    return Compression.NONE if _inflated(head, named) is None else named
 
 
 def _by_magic(head: bytes) -> Compression:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import BinaryIO
 
 from tfrtool.records.compression import (
@@ -128,9 +129,13 @@ class RecordReader:
         self._window = Window(self._inflater or file, offset)
         self._limit, self._stop = max_record_bytes, stop
         self.end: int | None = None
-        self._search = Search(self._window, self._limit)
         self._verify = verify_payload
         self._certain = True  # whether `_index` is known to be the index in the file
+
+    @cached_property
+    def _search(self) -> Search:
+        """What finds the next record after damage."""
+        return Search(self._window, self._limit)
 
     def read(self) -> Iterator[Record | Fault]:
         """Yield all that is in the stream, once; the hot path of the whole tool.
@@ -292,11 +297,11 @@ class RecordReader:
         if self._inflater is not None and self._inflater.failure is not None:
             kind, message = FaultKind.DECOMPRESSION, self._inflater.failure
             yield self._fault(kind, offset, message, known=size > 0)
-        elif not rest and offset == 0:
-            message = "file is empty"
-            if self._inflater is not None:
-                message = "file decompresses to nothing"
-            yield self._fault(FaultKind.EMPTY, 0, message, known=False)
+        elif not rest:
+            if offset == 0:
+                plain = self._inflater is None
+                message = "file is empty" if plain else "file decompresses to nothing"
+                yield self._fault(FaultKind.EMPTY, 0, message, known=False)
         elif _is_cut_header(rest):
             message = (
                 f"file ends within a record header: expected {HEADER_SIZE} bytes, found {size}"
@@ -304,7 +309,7 @@ class RecordReader:
             yield self._fault(FaultKind.TRUNCATED, offset, message)
         elif offset == 0:
             yield self._not_tfrecord(rest)
-        elif rest:
+        else:
             noun = "bytes" if size > 1 else "byte"
             message = f"{size} trailing {noun} after the last record"
             yield self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
