@@ -148,11 +148,11 @@ class Options:
             value = getattr(self, option_field.name)
             if value is None and option_field.default is None:
                 continue
-            name = option_flag(option_field, spec)
             if choices := choices_of(option_field.type):
-                object.__setattr__(self, option_field.name, as_choice(choices, value, name))
+                choice = as_choice(choices, value, option_flag(option_field, spec))
+                object.__setattr__(self, option_field.name, choice)
             elif (spec.least, spec.most, spec.above) != (None, None, None):
-                _check_range(spec, value, name, _is_whole(option_field.type))
+                _check_range(option_field, spec, value)
 
 
 def as_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
@@ -169,27 +169,25 @@ def is_flag(option_field: Field[Any], spec: OptionSpec) -> bool:
     return option_field.type is bool and not spec.metavar
 
 
-def _is_whole(kind: Any) -> bool:
-    return kind is int or (int in get_args(kind) and float not in get_args(kind))
-
-
-def _check_range(spec: OptionSpec, value: Any, name: str, integral: bool) -> None:
-    noun = "a whole number" if integral else "a number"
+def _check_range(option_field: Field[Any], spec: OptionSpec, value: Any) -> None:
+    integral = float not in {option_field.type, *get_args(option_field.type)}
     if isinstance(value, bool) or not isinstance(value, int if integral else int | float):
+        name, noun = option_flag(option_field, spec), "a whole number" if integral else "a number"
         raise UsageError(f"{name} must be {noun}, got {repr(value)[:100]}")
+    fits = (  # NaN never does
+        (spec.least is None or value >= spec.least)
+        and (spec.above is None or value > spec.above)
+        and (spec.most is None or value <= spec.most)
+    )
+    if fits:
+        return
     wanted = f"above {spec.above:g}" if spec.above is not None else f"at least {spec.least}"
     if spec.most is not None:
         last = f"{spec.most}"
         wanted = (
             f"from {spec.least} to {last}" if spec.above is None else f"{wanted} and at most {last}"
         )
-    fits = (  # NaN never does
-        (spec.least is None or value >= spec.least)
-        and (spec.above is None or value > spec.above)
-        and (spec.most is None or value <= spec.most)
-    )
-    if not fits:
-        raise UsageError(f"{name} must be {wanted}, got {value}")
+    raise UsageError(f"{option_flag(option_field, spec)} must be {wanted}, got {value}")
 
 
 P = ParamSpec("P")
