@@ -43,22 +43,13 @@ class Damage:
         return Outcome.DAMAGE if self._count else Outcome.FINE
 
 
-class UnreadableShards:
-    """Prints shards that can't be read while others are read, and ends with an error."""
+def warn_of_unreadable(error: ShardError, total: int) -> None:
+    """Print that one of several shards can't be read; raise the error if it is the only one."""
+    if total == 1:
+        raise error
+    warn(printable(str(error)))
 
-    def __init__(self, total: int) -> None:
-        """Take the number of shards that the command reads."""
-        self._total, self._count = total, 0
 
-    def add(self, error: ShardError) -> None:
-        """Print that a shard can't be read; raise the error if it is the only one."""
-        if self._total == 1:
-            raise error
-        self._count += 1
-        warn(printable(str(error)))
-
-    def check(self) -> None:
-        """Raise an error if any shard couldn't be read."""
-        if self._count:
-            shards = human_count(self._total, "shard")
-            raise ShardError(f"{self._count:,} of {shards} can't be read")
+def unreadable_shards(count: int, total: int) -> ShardError:
+    """Return the error for a number of shards, of ``total``, that couldn't be read."""
+    return ShardError(f"{count:,} of {human_count(total, 'shard')} can't be read")

@@ -1,6 +1,6 @@
 """``tfrtool count``."""
 
-from tfrtool.cli.damage import UnreadableShards
+from tfrtool.cli.damage import unreadable_shards, warn_of_unreadable
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_sources
 from tfrtool.cli.process import stdout_closed
@@ -33,12 +33,13 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             return error
 
     sources = resolve_sources(shards)
-    outcome, total, unreadable = Outcome.FINE, 0, UnreadableShards(len(sources))
+    outcome, total, unreadable = Outcome.FINE, 0, 0
     at_once = _AT_ONCE if any(isinstance(one, RemotePath) for one in sources) else 1
     counts = run_in_order(counted, sources, at_once, computes=False)
     for source, count in zip(sources, counts, strict=True):
         if isinstance(count, ShardError):
-            unreadable.add(count)
+            warn_of_unreadable(count, len(sources))
+            unreadable += 1
             continue
         total += count.records
         name = printable(str(path_of(source)))
@@ -52,5 +53,6 @@ def count_command(shards: tuple[str, ...], as_json: bool) -> Outcome:
             return outcome
     if len(sources) > 1 and not as_json:
         emit(f"{total:>12,}  total")
-    unreadable.check()
+    if unreadable:
+        raise unreadable_shards(unreadable, len(sources))
     return outcome

@@ -1,12 +1,12 @@
 """``tfrtool inspect shard``."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.cli.damage import UnreadableShards
+from tfrtool.cli.damage import unreadable_shards, warn_of_unreadable
 from tfrtool.cli.layout import page_width
 from tfrtool.cli.output import Outcome, emit, emit_pieces, note
 from tfrtool.cli.parameters import (
@@ -98,21 +98,21 @@ def inspect_shard_command(
     """
     from tfrtool.inspection.summary.shard_summary import inspect_shard
 
-    schema, record, messages = _schema(feature, description), words["record"], _messages(proto)
-    if schema is not None and messages is not None:
-        raise UsageError("--proto cannot be used together with --feature or --description")
+    schema, record = _schema(feature, description, proto), words["record"]
+    messages = None if proto is None else _messages(proto)
     sources = resolve_sources(shards)
-    outcome, shown, unreadable = Outcome.FINE, False, UnreadableShards(len(sources))
+    outcome, shown, unreadable = Outcome.FINE, False, 0
     for number, source in enumerate(sources):
         try:
             summary = inspect_shard(source, schema=schema, **words)
         except ShardError as error:
-            unreadable.add(error)
+            warn_of_unreadable(error, len(sources))
+            unreadable += 1
             continue
-        contents = [_message(one.record, messages) for one in summary.sample]
+        contents = [] if messages is None else _contents(summary.sample, messages)
         if as_json:
             data = summary.to_json(raw=raw)
-            for content, sample in zip(contents, data["sample"], strict=True):
+            for content, sample in zip(contents, data["sample"], strict=False):
                 sample |= content
             emit(data)
         else:
@@ -120,9 +120,7 @@ def inspect_shard_command(
                 emit("")
             emit(_page(summary, raw=raw, contents=contents))
             for sample in summary.sample if raw else ():
-                emit("")
-                emit(raw_page(sample.record))
-                emit_pieces(_raw_text(sample.record.payload))
+                _emit_raw(sample.record)
         # --record may name a damaged record, which is reported.
         counted = summary.total if summary.counted_by is None else None
         shown |= record is None or counted is None or record < counted + summary.lost
@@ -130,7 +128,8 @@ def inspect_shard_command(
             outcome = Outcome.DAMAGE
         if stdout_closed():
             return outcome
-    unreadable.check()
+    if unreadable:
+        raise unreadable_shards(unreadable, len(sources))
     if messages is not None and (unknown := messages.unknown_note()):
         note(unknown)
     if not shown:
@@ -140,16 +139,20 @@ def inspect_shard_command(
     return outcome
 
 
-def _schema(features: tuple[str, ...], description: str | None) -> "Schema | None":
+def _schema(
+    features: tuple[str, ...], description: str | None, proto: str | None
+) -> "Schema | None":
     from tfrtool.examples.schema import Schema
 
+    if not features and description is None:
+        return None
+    if proto is not None:
+        raise UsageError("--proto cannot be used together with --feature or --description")
     if features and description is not None:
         raise UsageError("--feature and --description cannot be used together")
     with description_options():
-        if features:
-            return Schema.from_notation(features)
         if description is None:
-            return None
+            return Schema.from_notation(features)
         try:
             with os_errors_as(UsageError, description):
                 return Schema.from_json(read_bounded(description))
@@ -158,28 +161,29 @@ def _schema(features: tuple[str, ...], description: str | None) -> "Schema | Non
             raise
 
 
-def _messages(proto: str | None) -> "PayloadJson | None":
+def _messages(proto: str) -> "PayloadJson":
     """Return what reads the messages of --proto."""
-    if proto is None:
-        return None
     from tfrtool.examples.arrow.messages import MessageColumns
     from tfrtool.inspection.rows.payload_json import PayloadJson
 
     return PayloadJson(proto=MessageColumns.read(proto))
 
 
-def _message(record: "Record", messages: "PayloadJson | None") -> dict[str, Any]:
-    """Return the fields of a record, or why it is not such a message."""
-    try:
-        return {} if messages is None else messages.describe(record.payload)
-    except ValueError as error:
-        return {"misfits": [str(error)]}
+def _contents(samples: "Iterable[Sample]", messages: "PayloadJson") -> list[dict[str, Any]]:
+    """Return the fields of each record, or why it is not such a message."""
+    contents = list[dict[str, Any]]()
+    for sample in samples:
+        try:
+            contents.append(messages.describe(sample.record.payload))
+        except ValueError as error:
+            contents.append({"misfits": [str(error)]})
+    return contents
 
 
 def _page(
     summary: "ShardSummary", *, raw: bool = False, contents: Sequence[Mapping[str, Any]] = ()
 ) -> Page:
-    """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `raw_page`."""
+    """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `_emit_raw`."""
     shard = summary.shard
     crcs: str = Good("all match")
     if damage := summary.fault_count - summary.misfit_count:
@@ -221,10 +225,12 @@ def _records(summary: "ShardSummary") -> str:
     return f"{summary.total:,}{source}; {read}, use --all to read the rest"
 
 
-def raw_page(record: "Record") -> Page:
-    """Return what stands above a record's serialized bytes."""
+def _emit_raw(record: "Record") -> None:
+    """Print a record's serialized bytes under its title and CRCs."""
     crcs = f"length CRC {record.length_crc:08x}, payload CRC {record.payload_crc:08x}"
-    return [Heading(f"{_title(record)}, {crcs}")]
+    emit("")
+    emit([Heading(f"{_title(record)}, {crcs}")])
+    emit_pieces(_raw_text(record.payload))
 
 
 def _raw_text(payload: bytes) -> Iterator[str]:
