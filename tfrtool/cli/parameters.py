@@ -204,14 +204,15 @@ def _with_options(function: _Function, kinds: Sequence[type[Options]]) -> _Funct
                 words[name] = chosen[0]
         return function(**words)
 
+    target = call if choosing else function
     for field, spec in reversed(found):
         for flag, text in reversed(spec.flags.items()):
             click.option(f"--{flag}", cls=GroupedOption, group=spec.group, is_flag=True, help=text)(
-                call
+                target
             )
         if not spec.flags:
-            _click_option(field, spec)(call)
-    return call
+            _click_option(field, spec)(target)
+    return target
 
 
 def _click_option(field: Field[Any], spec: OptionSpec) -> Callable[[_Function], _Function]:
