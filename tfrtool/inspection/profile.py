@@ -243,11 +243,11 @@ class ShardProfile:
         """Collect the faults, and find their causes, once all is read."""
         for fold in self.folds:
             fold.finish()
-        payload_faults, count = self.payload_faults()
-        self.n_faults = self.damage.count + count
-        faults = sorted((*self.damage.entries, *payload_faults), key=lambda fault: fault.offset)[
-            :MAX_FAULTS
-        ]
+        # Without Examples, no record is expected to be one.
+        lists = [self.damage, *(one.faults for one in self.folds if self._vote.holds_examples)]
+        self.n_faults = sum(one.count for one in lists)
+        entries = [fault for one in lists for fault in one.entries]
+        faults = sorted(entries, key=lambda fault: fault.offset)[:MAX_FAULTS]
         if self._request.parsing and self.shard is not None:
             causes = Causes(self.shard, self.records, self._source)
             faults = [replace(fault, cause=fault.cause or causes.of(fault)) for fault in faults]
@@ -256,13 +256,6 @@ class ShardProfile:
             with suppress(OSError):  # it was read a moment ago
                 self.sha256 = sha256[0] if sha256 else file_sha256(self.path)
         return self
-
-    def payload_faults(self) -> tuple[list[Fault], int]:
-        """Return the first faults of intact records, and their number; none without Examples."""
-        folds = self.folds if self._vote.holds_examples else ()
-        return [one for fold in folds for one in fold.faults.entries], sum(
-            fold.faults.count for fold in folds
-        )
 
     def add_faults(self, faults: CappedList[Fault]) -> None:
         """Add faults that only a look at other shards has shown."""
