@@ -34,6 +34,7 @@ from tfrtool.examples.arrow.columns import ColumnType
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
     DTYPES,
+    LISTS,
     DType,
     PayloadKind,
     Value,
@@ -76,7 +77,6 @@ from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import DROPPED, Faults, JobReport, Written
 
-_LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _PNG = b"\x89PNG\r\n\x1a\n"
 _SKIP = "use --on-error skip to skip such records"
 _EXACT_FLOAT32 = 2**24
@@ -292,7 +292,7 @@ def _cast(name: str, feature: Any, dtype: DType) -> bool:
             raise UneditableError(
                 f"{what} in feature {name!r} can't be cast to {dtype.value}"
             ) from None
-    typed_list = getattr(feature, _LISTS[dtype])
+    typed_list = getattr(feature, LISTS[dtype])
     typed_list.SetInParent()
     typed_list.value.extend(values)
     return True

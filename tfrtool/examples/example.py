@@ -77,7 +77,7 @@ class Example:
 
 
 DTYPES = {"bytes_list": DType.STRING, "float_list": DType.FLOAT32, "int64_list": DType.INT64}
-_LISTS = {dtype: name for name, dtype in DTYPES.items()}
+LISTS = {dtype: name for name, dtype in DTYPES.items()}
 _EXACT = {bytes: DType.STRING, int: DType.INT64, float: DType.FLOAT32}
 _SORTS = {DType.STRING: bytes, DType.INT64: numbers.Integral, DType.FLOAT32: numbers.Real}
 
@@ -156,7 +156,8 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     Of a key that comes twice the last value counts, as for every protobuf map. `ValueError` if the
     bytes aren't such a message.
     """
-    kind = as_member(PayloadKind, kind, "kind of payload")
+    if type(kind) is not PayloadKind:
+        kind = as_member(PayloadKind, kind, "kind of payload")
     try:
         message = parse_message(payload)
     except DecodeError as error:
@@ -204,7 +205,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
         if not isinstance(feature, Feature):
             feature = _as_feature(name, feature)
         if feature.dtype is not None:
-            values = getattr(entry.value, _LISTS[feature.dtype])
+            values = getattr(entry.value, LISTS[feature.dtype])
             values.SetInParent()
             try:
                 values.value.extend(feature.values)

@@ -44,7 +44,8 @@ class FeatureSpec:
     is_list: bool = False
 
     def __post_init__(self) -> None:
-        parse_enum_fields(self, dtype=DType)
+        if type(self.dtype) is not DType:
+            parse_enum_fields(self, dtype=DType)
         name, size = repr(self.name), self.size
         if not all(0 <= size < 1 << 31 for size in self.shape or ()):
             raise SchemaError(f"invalid shape for {name}", found=self.shape)

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from tfrtool.examples.content import PixelForm, describe_bytes, is_plain_text, is_utf8, png_form
 from tfrtool.examples.example import (
     DTYPES,
+    LISTS,
     DType,
     Value,
     feature_name,
@@ -166,13 +167,16 @@ class FeatureStatistics:
     @property
     def dtype(self) -> DType | None:
         """The type of its values, the most common one where records disagree."""
-        dtypes = self.dtypes
-        return max(dtypes, key=lambda dtype: (dtypes[dtype], dtype.value), default=None)
+        kinds = self.kinds
+        most = max(kinds, key=lambda kind: (kinds[kind].present, DTYPES[kind].value), default="")
+        return DTYPES.get(most)
 
     @property
     def present(self) -> int:
         """How many records have it with a kind set; for a feature list, have it at all."""
-        return self.lists.present if self.is_list else sum(self.dtypes.values())
+        if self.is_list:
+            return self.lists.present
+        return sum(kind.present for kind in self.kinds.values())
 
     @property
     def conflict(self) -> bool:
@@ -210,7 +214,7 @@ class FeatureStatistics:
     @property
     def range(self) -> ValueStatistics:
         """Its values of the most common type."""
-        return self.values[self.dtype] if self.dtype else ValueStatistics()
+        return self.kinds[LISTS[self.dtype]] if self.dtype else ValueStatistics()
 
     def size(self, records: int) -> int | None:
         """Return how many values each of ``records`` records (or each step) has; None if any."""
