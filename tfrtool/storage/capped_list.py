@@ -1,5 +1,6 @@
 """A list of bounded length that counts everything."""
 
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tfrtool.storage.limits import MAX_FAULTS
@@ -7,19 +8,18 @@ from tfrtool.storage.limits import MAX_FAULTS
 _Entry = TypeVar("_Entry")
 
 
+@dataclass(eq=False)
 class CappedList(Generic[_Entry]):
     """A list that keeps the first entries and counts all of them."""
 
-    def __init__(self, limit: int = MAX_FAULTS) -> None:
-        """Set how many entries are kept."""
-        self._limit = limit
-        self.entries: list[_Entry] = []
-        self.count = 0
+    limit: int = MAX_FAULTS  # of entries that are kept
+    entries: list[_Entry] = field(default_factory=list)
+    count: int = 0
 
     def add(self, entry: _Entry) -> None:
         """Count an entry, and keep it if there is room."""
         self.count += 1
-        if len(self.entries) < self._limit:
+        if len(self.entries) < self.limit:
             self.entries.append(entry)
 
     @property
@@ -30,4 +30,4 @@ class CappedList(Generic[_Entry]):
     def merge(self, other: "CappedList[_Entry]") -> None:
         """Count the entries of another list, and keep its first ones if there is room."""
         self.count += other.count
-        self.entries += other.entries[: self._limit - len(self.entries)]
+        self.entries += other.entries[: self.limit - len(self.entries)]
