@@ -115,25 +115,20 @@ class PayloadVote:
         self.others = over and not self.holds_examples
 
     @property
-    def _kinds(self) -> Counter[PayloadKind]:
-        return Counter(kind for kind, _ in self._first)
-
-    @property
     def holds_examples(self) -> bool:
         """Whether at least half of the payloads are Examples; empty ones may be."""
-        kinds = self._kinds
-        others = kinds[PayloadKind.EVENT] + kinds[PayloadKind.UNKNOWN]
-        return sum(kinds[kind] for kind in EXAMPLES) >= others
+        return self.kind() not in (PayloadKind.EVENT, PayloadKind.UNKNOWN)
 
-    def kind(self, *, sequences: bool) -> PayloadKind:
+    def kind(self, *, sequences: bool = False) -> PayloadKind:
         """Return the payload kind, where ``sequences`` is whether any record has feature lists."""
-        kinds = self._kinds
-        if set(kinds) <= {PayloadKind.EMPTY}:
+        kinds = Counter(kind for kind, _ in self._first)
+        events, unknown = kinds[PayloadKind.EVENT], kinds[PayloadKind.UNKNOWN]
+        examples = sum(kinds[kind] for kind in EXAMPLES)
+        if not examples + events + unknown:
             return PayloadKind.EMPTY
-        if self.holds_examples:
+        if examples >= events + unknown:
             return PayloadKind.SEQUENCE_EXAMPLE if sequences else PayloadKind.EXAMPLE
-        events = kinds[PayloadKind.EVENT] >= kinds[PayloadKind.UNKNOWN]
-        return PayloadKind.EVENT if events else PayloadKind.UNKNOWN
+        return PayloadKind.EVENT if events >= unknown else PayloadKind.UNKNOWN
 
     @property
     def content(self) -> str:
