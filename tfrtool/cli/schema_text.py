@@ -24,22 +24,16 @@ def loss_text(loss: "ShardLoss") -> str:
 
 def feature_table(features: Iterable[FeatureStatistics], records: int) -> Table:
     """Return the features of a number of records."""
-    rows = [_row(feature, records) for feature in features]
+    rows = []
+    for feature in features:
+        dtype = "never set" if feature.dtype is None else feature.dtype.value
+        size = feature.size(records)
+        shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
+        if feature.is_list:
+            shape = lengths_text(feature)
+        elif size is None and feature.present and len(set(feature.lengths)) > 1:
+            shape = f"[*] {lengths_text(feature)}"
+        dtype = "mixed" if feature.conflict else dtype
+        present = "all" if feature.present == records else f"{feature.present:,}"
+        rows.append((name_text(feature.name), dtype, shape, present, values_text(feature)))
     return Table(head=("feature", "dtype", "shape", "present", "values"), rows=rows)
-
-
-def _row(feature: FeatureStatistics, records: int) -> tuple[str, ...]:
-    dtype = "never set" if feature.dtype is None else feature.dtype.value
-    size = feature.size(records)
-    shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
-    if feature.is_list:
-        shape = lengths_text(feature)
-    elif size is None and feature.present and len(set(feature.lengths)) > 1:
-        shape = f"[*] {lengths_text(feature)}"
-    return (
-        name_text(feature.name),
-        "mixed" if feature.conflict else dtype,
-        shape,
-        "all" if feature.present == records else f"{feature.present:,}",
-        values_text(feature),
-    )
