@@ -103,16 +103,12 @@ class PayloadVote:
                 kind = classify_payload(payload)
                 content = describe_bytes(payload) if kind is PayloadKind.UNKNOWN else ""
             self._first.append((kind, content))
-        self._settle()
+        if len(self._first) == _VOTES and not self._part:
+            self.others = not self.holds_examples
 
     def merge(self, other: "PayloadVote") -> None:
         """Add the vote of the part that follows."""
         self._first += other._first[: _VOTES - len(self._first)]
-        self._settle()
-
-    def _settle(self) -> None:
-        over = len(self._first) == _VOTES and not self._part
-        self.others = over and not self.holds_examples
 
     @property
     def holds_examples(self) -> bool:
