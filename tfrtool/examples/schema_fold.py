@@ -191,13 +191,12 @@ class FeatureStatistics:
     @property
     def steps(self) -> tuple[int, int] | None:
         """The fewest and the most values in a step of a feature list; None without a step."""
-        if not self.is_list:
-            return None
-        # Steps without a kind have no values; they are steps all the same.
-        return self._span(0) if self.unset else self._span()
+        return self._span() if self.is_list else None
 
-    def _span(self, *others: int) -> tuple[int, int] | None:
-        lengths = [*others, *(n for kind in self.kinds.values() for n in (kind.low, kind.high))]
+    def _span(self) -> tuple[int, int] | None:
+        lengths = [n for kind in self.kinds.values() for n in (kind.low, kind.high)]
+        if self.is_list and self.unset:  # steps without a kind have no values
+            lengths.append(0)
         return (min(lengths), max(lengths)) if lengths else None
 
     @property
