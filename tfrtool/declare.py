@@ -181,13 +181,15 @@ def _check_range(option_field: Field[Any], spec: OptionSpec, value: Any) -> None
     )
     if fits:
         return
-    wanted = f"above {spec.above:g}" if spec.above is not None else f"at least {spec.least}"
-    if spec.most is not None:
-        last = f"{spec.most}"
-        wanted = (
-            f"from {spec.least} to {last}" if spec.above is None else f"{wanted} and at most {last}"
-        )
+    wanted = range_text(spec.least, spec.most, spec.above)
     raise UsageError(f"{option_flag(option_field, spec)} must be {wanted}, got {value}")
+
+
+def range_text(least: float | None, most: float | None, above: float | None) -> str:
+    """Return the numbers that an option takes, such as "at least 1"."""
+    if above is not None:
+        return f"above {above:g}" + ("" if most is None else f" and at most {most}")
+    return f"at least {least}" if most is None else f"from {least} to {most}"
 
 
 P = ParamSpec("P")

@@ -21,6 +21,7 @@ from tfrtool.declare import (
     declared,
     is_flag,
     option_flag,
+    range_text,
     word_of,
 )
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
@@ -66,7 +67,7 @@ class WholeNumber(click.IntRange):
     """A whole number in a range; its errors name the option as it is typed."""
 
     def _describe_range(self) -> str:  # click calls it for the help
-        return _range_text(self)
+        return _help_range(self)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -80,7 +81,7 @@ class Number(click.FloatRange):
     """A number in a range; its errors name the option as it is typed."""
 
     def _describe_range(self) -> str:
-        return _range_text(self)
+        return _help_range(self)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -90,7 +91,7 @@ class Number(click.FloatRange):
             raise _out_of_range(self, "a number", value, param) from error
 
 
-def _range_text(kind: WholeNumber | Number) -> str:
+def _help_range(kind: WholeNumber | Number) -> str:
     """Return the range for the help, or "" if it is obvious."""
     if kind.max is None or kind.max >= 2**31 or (kind.max >= 1024 and kind.min in (0, 1)):
         return ""
@@ -100,10 +101,8 @@ def _range_text(kind: WholeNumber | Number) -> str:
 def _out_of_range(
     kind: WholeNumber | Number, noun: str, value: Any, param: click.Parameter | None
 ) -> UsageError:
-    least = f"above {kind.min}" if kind.min_open else f"at least {kind.min}"
-    wanted = least if kind.max is None else f"from {kind.min} to {kind.max}"
-    if kind.max is not None and kind.min_open:
-        wanted = f"above {kind.min} and at most {kind.max}"
+    least, above = (None, kind.min) if kind.min_open else (kind.min, None)
+    wanted = range_text(least, kind.max, above)
     try:
         float(value)
     except ValueError:
