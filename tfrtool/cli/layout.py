@@ -4,6 +4,7 @@ Rich knows the width of a terminal and whether colours are wanted (``NO_COLOR``,
 takes 40 ms to import, so pipes do without it. No result is shown by its colour alone.
 """
 
+import re
 import shutil
 import textwrap
 import unicodedata
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 from tfrtool.page import Heading, Page, Prose, Table
 
 _INDENT = "  "
-_WIDEST = 200
-"""Columns of a cell in a pipe: a hostile name doesn't pad all rows."""
+_LINE = re.compile(".{1,200}", re.DOTALL)
+"""A line of a cell in a pipe: a hostile name doesn't pad all rows."""
 _NARROWEST = 40
 """Columns of a page; a terminal that has fewer breaks lines by itself."""
 _NARROWEST_TEXT = 20
@@ -80,7 +81,8 @@ class _Plain:
 
     def table(self, table: Table) -> Iterator[str]:
         gap = _INDENT if table.head else " " * 3
-        rows = [[_folded(cell) for cell in row] for row in (table.head, *table.rows) if row]
+        texts = [row for row in (table.head, *table.rows) if row]
+        rows = [[_LINE.findall(text) or [""] for text in row] for row in texts]
         columns = range(len(rows[0]) if rows else 0)
         widths = [max(_columns(part) for row in rows for part in row[n]) for n in columns]
         for row in rows:
@@ -99,10 +101,6 @@ def _columns(text: str) -> int:
         return len(text)
     narrow = (one for one in text if not unicodedata.combining(one))
     return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in narrow)
-
-
-def _folded(cell: str) -> list[str]:
-    return [cell[n : n + _WIDEST] for n in range(0, len(cell), _WIDEST)] or [""]
 
 
 class _Terminal:
