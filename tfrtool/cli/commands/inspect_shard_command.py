@@ -257,7 +257,7 @@ def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
         fields = content.get("message", {})
         width = min(max(map(len, fields), default=0), _NAME_WIDTH)
         for name, value in fields.items():
-            text, room = json.dumps(value), _columns_of_value(width)
+            text, room = json.dumps(value), max(page_width() - width - 4, _NARROWEST_VALUE)
             yield f"{name:{width}}  {text if len(text) <= room else text[: room - 3] + '...'}"
         return
     if parsed is None:
@@ -267,20 +267,16 @@ def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
     for name, value in parsed.values.items():
         note = "  (default)" if name in parsed.defaulted else ""
-        room = _columns_of_value(width + len(note))
+        room = page_width() - width - len(note) - 4
         yield f"{name_text(name):{width}}  {_value(value, room)}{note}"
     for misfit in parsed.misfits:
         text = f"expected {misfit.expected}, found {misfit.found}"
         yield Bad(f"{name_text(misfit.name):{width}}  {text}")
 
 
-def _columns_of_value(others: int) -> int:
-    """Return how many columns are left for a value in a line."""
-    return max(page_width() - others - 4, _NARROWEST_VALUE)
-
-
 def _value(value: "ParsedValue", room: int) -> str:
-    """Return a value as text in at most ``room`` columns."""
+    """Return a value as text in at most ``room`` columns, but 20 at least."""
+    room = max(room, _NARROWEST_VALUE)
     if isinstance(value, float):
         return str(shortest_float(value))
     if isinstance(value, int):
@@ -297,7 +293,7 @@ def _value(value: "ParsedValue", room: int) -> str:
     parts: list[str] = []
     rest, used = f"... {len(value):,} in all", 2
     for item in value:
-        part = _value(item, max(room // 2, 20))
+        part = _value(item, room // 2)
         used += len(part) + 2
         if parts and used + len(rest) > room:
             parts.append(rest)
