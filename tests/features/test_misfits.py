@@ -283,7 +283,7 @@ def test_a_batch_is_freed_at_once() -> None:
         before = pa.total_allocated_bytes()
         for _ in range(3):
             columns.decode(payloads)
-        assert pa.total_allocated_bytes() == before
+        assert pa.total_allocated_bytes() <= before  # other threads may free theirs
     finally:
         gc.enable()
 
