@@ -18,7 +18,6 @@ from tfrtool.errors import UsageError as UsageError
 from tfrtool.errors import WeightsError as WeightsError
 from tfrtool.errors import WriteError as WriteError
 from tfrtool.examples.example import encode_example as encode_example
-from tfrtool.examples.parsing import parse_example as parse_example
 from tfrtool.examples.schema import FeatureSpec as FeatureSpec
 from tfrtool.examples.schema import Schema as Schema
 from tfrtool.inspection.dataset.croissant import croissant as croissant
@@ -26,6 +25,7 @@ from tfrtool.inspection.dataset.dataset_summary import inspect_dataset as inspec
 from tfrtool.inspection.extract.extract import extract as extract
 from tfrtool.inspection.pictures.contact_sheet import contact_sheet as contact_sheet
 from tfrtool.inspection.rows.decoded_records import open_records as open_records
+from tfrtool.inspection.rows.parsed_examples import parse_example as parse_example
 from tfrtool.inspection.rows.read_rows import read as read
 from tfrtool.inspection.rows.read_rows import read_records as read_records
 from tfrtool.inspection.rows.read_rows import read_table as read_table

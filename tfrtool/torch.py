@@ -60,7 +60,7 @@ class IterableRecords(IterableDataset):  # type: ignore[misc]  # torch need not 
             shards: path of a shard, a dataset directory or a glob pattern; or several, in order.
             split: as for `tfrtool.open_records`, like ``decode``, ``label_feature``, ``resize`` and
                 ``transform``.
-            decode: "example", "image" or "objects"; None for `Record` objects.
+            decode: "features", "image" or "objects"; None for `Record` objects.
             label_feature: the label feature, for "image".
             resize: size of all images in pixels: (width, height), or that of the shorter side.
             transform: function of each decoded element, whose result replaces it.
@@ -75,6 +75,7 @@ class IterableRecords(IterableDataset):  # type: ignore[misc]  # torch need not 
             ShardError: a file does not exist or can't be read; or no image, label or boxes were
                 detected in its first record.
             CorruptShardError: a shard is damaged.
+            SchemaError: the features.json can't be read, or most records are something else.
             UsageError: invalid argument, or unknown split.
         """
         super().__init__()

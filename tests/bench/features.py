@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.example import DType, Feature, encode_example, parse_message
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.record_arrays import FeatureArrays
 from tfrtool.features.types import Field, ListOf, Struct, Values
 
 __all__ = ["run"]
@@ -125,6 +127,15 @@ def _infer(payloads: Sequence[bytes]) -> Columns:
     return fold.table_columns(exact=False)
 
 
+def _message_loop(payloads: Sequence[bytes]) -> None:
+    """Do what users write: make a flat array of each feature."""
+    dtypes: dict[str, Any] = {"int64_list": np.int64, "float_list": np.float32}
+    for payload in payloads:
+        for entry in parse_message(payload).context.feature:
+            kind = entry.value.WhichOneof("kind") or "bytes_list"
+            np.array(getattr(entry.value, kind).value, dtypes.get(kind, object))
+
+
 def _bytes_of(decode: Callable[[Sequence[bytes]], pa.RecordBatch], payloads: Any) -> int:
     return sum(int(decode(part).nbytes) for part in payloads)
 
@@ -142,15 +153,22 @@ def _measured(what: str, payloads: list[bytes], step: int, tree: Struct) -> Iter
             raise RuntimeError("the tree doesn't fit the payloads")
         return table
 
+    arrays = FeatureArrays(tree)
+
+    def records(part: Sequence[bytes]) -> None:
+        for payload in part:
+            arrays(payload)
+
     unit = 1e6 / len(payloads)
-    works = (_infer, flat_table, nested_table)
-    infer_time, flat_time, nested_time = _seconds(works, batches)
+    works = (_infer, flat_table, nested_table, records, _message_loop)
+    infer_time, flat_time, nested_time, *record_times = _seconds(works, batches)
     sizes = _bytes_of(nested_table, batches) / _bytes_of(flat_table, batches)
     size = sum(map(len, payloads)) // len(payloads)
     yield (
         f"{what} of {size:,} bytes, CPU us each: infer {infer_time * unit:.2f}, "
         f"flat {flat_time * unit:.2f}, typed {nested_time * unit:.2f} "
-        f"({nested_time / flat_time:.3f}x, target 1.10x); bytes {sizes:.2f}x (target 1.3x)"
+        f"({nested_time / flat_time:.3f}x, target 1.10x); bytes {sizes:.2f}x (target 1.3x); "
+        f"NumPy arrays {record_times[0] * unit:.2f}, plain loop {record_times[1] * unit:.2f}"
     )
 
 

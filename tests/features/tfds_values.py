@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrtool.features.types import Field, Kind, ListOf, Struct, Values
 
-__all__ = ["differences"]
+__all__ = ["differences", "items_of"]
 
 
 def differences(item: Field, ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
@@ -25,7 +25,7 @@ def differences(item: Field, ours: Any, theirs: Any, path: str = "") -> Iterator
         for name, part in item.fields.items():
             yield from differences(part, ours[name], theirs[name], f"{path}/{name}")
     elif isinstance(item, ListOf):
-        theirs = [*theirs] if item.is_dataset else _items(theirs)
+        theirs = [*theirs] if item.is_dataset else items_of(theirs)
         if len(ours) != len(theirs):
             yield f"{path}: {len(ours)} and {len(theirs)} items"
             return
@@ -49,15 +49,15 @@ def differences(item: Field, ours: Any, theirs: Any, path: str = "") -> Iterator
             yield f"{path}: {one} and {other}"
 
 
-def _items(value: Any) -> Any:
+def items_of(value: Any) -> Any:
     """Return the items of a list, of which TFDS makes a stack: of structs, a struct of stacks."""
     if isinstance(value, dict):
-        columns = {name: _items(part) for name, part in value.items()}
+        columns = {name: items_of(part) for name, part in value.items()}
         count = len(next(iter(columns.values())))
         return [{name: part[at] for name, part in columns.items()} for at in range(count)]
     if not hasattr(value, "row_splits"):
         return value
-    values, splits = _items(value.values), np.asarray(value.row_splits).tolist()
+    values, splits = items_of(value.values), np.asarray(value.row_splits).tolist()
     values = values.numpy() if hasattr(values, "numpy") else values
     return [values[start:end] for start, end in pairwise(splits)]
 

@@ -139,7 +139,12 @@ def test_imported_libraries_are_dependencies() -> None:
         if not name.startswith(".")
     }
     foreign = imported - set(sys.stdlib_module_names) - {"tfrtool", "_typeshed"}
-    installed |= {"keras", "array_record", "markupsafe"}  # required by the dependencies
+    installed |= {
+        "keras",
+        "array_record",
+        "markupsafe",
+        "ml_dtypes",
+    }  # required by the dependencies
     used_if_installed = {"boto3", "botocore", "pandas", "polars"}
     expect_none(
         sorted(foreign - installed - used_if_installed - {"ray", "fsspec", "torch"}),

@@ -1,8 +1,9 @@
 """Tensors that records hold as strings: packed numbers, perhaps compressed."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -22,26 +23,36 @@ class UnpackedTensors:
     """Encoded tensors, unpacked.
 
     Attributes:
-        numbers: the numbers of all of them, one after the other; None if some are bad.
+        data: the bytes of their numbers, one after the other; None if some are bad.
         counts: how many each has.
         expected: what the bad ones should be.
         bad: what is wrong with each bad one, by its index.
     """
 
-    numbers: pa.Array | None
+    data: NDArray[np.uint8] | None
     counts: Ints
     expected: str = ""
     bad: Mapping[int, str] = field(default_factory=dict)
 
 
 def unpack(strings: pa.Array, values: Values) -> UnpackedTensors:
-    """Return the numbers of encoded tensors.
+    """Return the bytes of encoded tensors.
 
     Raises:
         SchemaError: they unpack to more memory than a batch may take.
     """
-    item_size = ITEM_SIZES[values.dtype]
     ends, data = _parts(strings)
+    return _unpacked(data, ends, values)
+
+
+def unpack_strings(strings: Sequence[bytes], values: Values) -> UnpackedTensors:
+    """Do what `unpack` does, for strings of Python."""
+    ends = np.fromiter(accumulate(map(len, strings), initial=0), np.int64, len(strings) + 1)
+    return _unpacked(np.frombuffer(b"".join(strings), np.uint8), ends, values)
+
+
+def _unpacked(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTensors:
+    item_size = ITEM_SIZES[values.dtype]
     sizes = np.diff(ends)
     if values.encoding is Encoding.ZLIB:
         most = MOST_UNPACKED if None in values.shape else values.size * item_size
@@ -54,7 +65,7 @@ def unpack(strings: pa.Array, values: Values) -> UnpackedTensors:
     if wrong.size:
         found = dict(zip(wrong.tolist(), map(str, sizes[wrong].tolist()), strict=True))
         return UnpackedTensors(None, sizes, f"a multiple of {item_size} bytes", found)
-    return UnpackedTensors(_as_numbers(data, values.dtype), sizes // item_size)
+    return UnpackedTensors(data, sizes // item_size)
 
 
 def _parts(strings: pa.Array) -> tuple[Ints, NDArray[np.uint8]]:
@@ -93,8 +104,8 @@ def _decompressed(
     return parts, bad
 
 
-def _as_numbers(data: NDArray[np.uint8], dtype: str) -> pa.Array:
-    """Return little-endian numbers."""
+def arrow_numbers(data: NDArray[np.uint8], dtype: str) -> pa.Array:
+    """Return little-endian numbers; small floats are float32."""
     if dtype == "bool":
         return bools_array(data != 0)
     if dtype == "bfloat16":  # the upper half of a float32
@@ -106,3 +117,12 @@ def _as_numbers(data: NDArray[np.uint8], dtype: str) -> pa.Array:
         with np.errstate(invalid="ignore"):  # NaN may be any
             numbers = numbers.astype(np.float32)
     return numbers_array(numbers)
+
+
+def native_numbers(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a copy of little-endian numbers."""
+    is_bool = dtype.kind == "b"
+    numbers: NDArray[Any] = (
+        data != 0 if is_bool else data.view(dtype.newbyteorder("<")).astype(dtype)
+    )
+    return numbers

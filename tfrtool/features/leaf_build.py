@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
 from tfrtool.examples.arrow.value_types import as_logical, logical_type
 from tfrtool.examples.example import is_utf8
-from tfrtool.features.encoded_tensors import unpack
+from tfrtool.features.encoded_tensors import arrow_numbers, unpack
 from tfrtool.features.misfits import Misfits
 from tfrtool.features.stored_layout import MAX_LENGTH, StoredFeature, StoredLeaf, stored_leaf
 from tfrtool.features.stored_lists import (
@@ -97,7 +97,7 @@ class LeafBuild:
             expected = f"a multiple of {per_item} values"
         else:
             wrong = stored.counts != per_item
-            expected = _expected_count(values, per_item)
+            expected = expected_count(values, per_item)
         if not stored.is_complete:
             wrong &= stored.present
         rows = np.flatnonzero(wrong)
@@ -162,28 +162,29 @@ class LeafBuild:
             if sizes is None:
                 return None
         unpacked = unpack(source.values, leaf.values)
-        if unpacked.numbers is None:
+        if unpacked.data is None:
             owners = source.owners(np.array([*unpacked.bad], np.int64))
             self._refuse(owners, leaf.path, unpacked.expected, [*unpacked.bad.values()])
             return None
         counts, known = unpacked.counts, leaf.values.size
         if sizes is not None:
-            wrong = _misshapen(sizes, shape, counts)
+            wrong = misshapen(sizes, shape, counts)
             expected = "the stored shape"
         elif None in shape:
             wrong = counts % known != 0 if known else counts != 0
             expected = f"a multiple of {known} values"
         else:
             wrong = counts != known
-            expected = _expected_count(leaf.values, known)
+            expected = expected_count(leaf.values, known)
         bad = np.flatnonzero(wrong)
         if bad.size:
             self._refuse(source.owners(bad), leaf.path, expected, counts[bad])
             return None
+        numbers = arrow_numbers(unpacked.data, leaf.values.dtype)
         if sizes is not None:
-            return tensors_of_sizes(unpacked.numbers, [*sizes.T], shape)
+            return tensors_of_sizes(numbers, [*sizes.T], shape)
         known_counts = counts if None in shape else None
-        return tensors(unpacked.numbers, len(counts), shape, known_counts)
+        return tensors(numbers, len(counts), shape, known_counts)
 
     def _sizes(
         self,
@@ -279,7 +280,7 @@ def instead(found: Ints, expected: Ints) -> list[str]:
     return [f"{number} instead of {other}" for number, other in pairs]
 
 
-def _expected_count(values: Values, per_item: int) -> str:
+def expected_count(values: Values, per_item: int) -> str:
     """Return how many values a single item has, a clause."""
     if per_item == 1:
         return "one value" if values.encoding is Encoding.NONE else "one string"
@@ -288,7 +289,7 @@ def _expected_count(values: Values, per_item: int) -> str:
     return f"{per_item} values ([{shape}])" if is_all else f"{per_item} values"
 
 
-def _misshapen(sizes: Ints, shape: Sequence[int | None], counts: Ints) -> NDArray[np.bool_]:
+def misshapen(sizes: Ints, shape: Sequence[int | None], counts: Ints) -> NDArray[np.bool_]:
     """Return which tensors have other sizes than their shape, or another number of values."""
     products = np.prod(sizes.astype(np.float64), axis=1)
     extents = np.prod(np.maximum(sizes, 1).astype(np.float64), axis=1)

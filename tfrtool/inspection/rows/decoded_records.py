@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.errors import ShardError, UsageError
+from tfrtool.errors import SchemaError, ShardError, UsageError
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import (
+    DType,
     Example,
     Feature,
     PayloadKind,
-    Value,
     classify_payload,
     decode_example,
     feature_key,
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Decode = Literal["example", "image", "objects"]
-_DECODES = ("example", "image", "objects")
+    from tfrtool.features.record_arrays import FeatureArrays
+
+Decode = Literal["features", "image", "objects", "example"]
+_DECODES = ("features", "image", "objects", "example")
 Size = int | tuple[int, int]
 
 
@@ -47,15 +49,25 @@ def decode_payload(payload: bytes) -> Example:
     return decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
 
 
-def _arrays(values: Sequence[Value]) -> Any:
-    """Return numbers as an array, of no dimension if it is one; bytes as they are."""
+def _array(feature: Feature) -> Any:
+    """Return all values as an array of one dimension; the dtype is that of the feature."""
     import numpy as np
 
-    single = len(values) == 1
-    if values and isinstance(values[0], bytes):
-        return values[0] if single else list(values)
-    dtype = np.float32 if values and isinstance(values[0], float) else np.int64
-    return np.array(values[0] if single else list(values), dtype)
+    if feature.dtype is DType.STRING:
+        strings = np.empty(len(feature.values), object)
+        strings[:] = feature.values
+        return strings
+    dtype = np.int64 if feature.dtype is DType.INT64 else np.float32
+    return np.array(feature.values, dtype)
+
+
+def _number_or_array(feature: Feature) -> Any:
+    """Return numbers as an array, of no dimension if it is one; bytes as they are."""
+    values = feature.values
+    if feature.dtype is DType.STRING:
+        return values[0] if len(values) == 1 else list(values)
+    array = _array(feature)
+    return array.reshape(()) if len(values) == 1 else array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +75,7 @@ class PayloadDecoder:
     """A function from a payload to what a loader takes, which can be pickled."""
 
     decode: Decode
+    arrays: "FeatureArrays | None" = None
     image: str = ""
     label: str = ""
     resize: Resize | None = None
@@ -71,7 +84,12 @@ class PayloadDecoder:
 
     def __call__(self, payload: bytes) -> Any:
         """Decode a payload; `ValueError` says why it can't be."""
-        decoders = {"example": _features, "image": self._labeled, "objects": self._annotated}
+        decoders: dict[Decode, Callable[[bytes], Any]] = {
+            "features": self.arrays or _flat_arrays,
+            "image": self._labeled,
+            "objects": self._annotated,
+            "example": _features,
+        }
         element = decoders[self.decode](payload)
         return element if self.transform is None else self.transform(element)
 
@@ -109,10 +127,18 @@ class PayloadDecoder:
 
 
 def _features(payload: bytes) -> dict[str, Any]:
-    example = decode_payload(payload)
-    found = {name: _arrays(one.values) for name, one in example.features.items() if one.dtype}
+    return _each_feature(decode_payload(payload), _number_or_array)
+
+
+def _flat_arrays(payload: bytes) -> dict[str, Any]:
+    """Return the features of a record of which nothing is declared."""
+    return _each_feature(decode_payload(payload), _array)
+
+
+def _each_feature(example: Example, convert: Callable[[Feature], Any]) -> dict[str, Any]:
+    features = {name: convert(one) for name, one in example.features.items() if one.dtype}
     lists = example.feature_lists.items()
-    return found | {name: [_arrays(step.values) for step in steps] for name, steps in lists}
+    return features | {name: [convert(step) for step in steps] for name, steps in lists}
 
 
 def _targets(
@@ -171,8 +197,12 @@ def find_decoder(
         raise UsageError("transform requires decode")
     if resize is not None and decode not in ("image", "objects"):
         raise UsageError("resize requires decode='image' or decode='objects'")
-    if decode in (None, "example"):
-        return decode and PayloadDecoder(decode=decode, transform=transform)
+    if decode is None:
+        return None
+    if decode == "example":
+        return PayloadDecoder(decode=decode, transform=transform)
+    if decode == "features":
+        return _features_decoder(shards, transform)
     if (payload := first()) is None:
         return None
     folder, records = shards[0].parent, FirstRecords()
@@ -201,6 +231,28 @@ def find_decoder(
         resize=Resize.of(resize),
         transform=transform,
         class_names=names,
+    )
+
+
+def _features_decoder(
+    shards: Sequence[AnyPath], transform: Callable[[Any], Any] | None
+) -> PayloadDecoder:
+    """Return the function that decodes features as the metadata next to shards describes them."""
+    from tfrtool.features.record_arrays import FeatureArrays
+    from tfrtool.features.sources import declared_features
+    from tfrtool.features.types import Kind, leaves_of
+
+    declared = declared_features(shards)
+    if declared.problem is not None:
+        raise SchemaError(declared.problem, path=declared.path)
+    if declared.root is None:
+        return PayloadDecoder(decode="features", transform=transform)
+    labels = [leaf for leaf in leaves_of(declared.root) if leaf.values.kind is Kind.LABEL]
+    return PayloadDecoder(
+        decode="features",
+        arrays=FeatureArrays(declared.root),
+        transform=transform,
+        class_names=tuple(labels[0].values.info.get("names", ())) if len(labels) == 1 else (),
     )
 
 
@@ -236,6 +288,12 @@ def open_records(shards: Paths, *, split: str | None = None) -> Records[Record]:
 
 @overload
 def open_records(
+    shards: Paths, *, split: str | None = None, decode: Literal["features", "example"]
+) -> Records[dict[str, Any]]: ...
+
+
+@overload
+def open_records(
     shards: Paths,
     *,
     split: str | None = None,
@@ -259,8 +317,10 @@ def open_records(
 
     With ``decode``, the records are a map-style data source for PyTorch and Grain:
 
-    - "example": a dictionary of the record's features. Numbers are NumPy arrays (zero-dimensional
-      for a single value), bytes are unchanged.
+    - "features": a dictionary of the record's features, with the NumPy types of TFDS.
+      Ranks and dtypes are those of the features.json next to the shards, and the same in every
+      record: see [Features as arrays](#features-as-arrays). Without it, each feature is an array
+      of one dimension.
     - "image": a pair of the image's pixels, uint8 [height, width, 3] in RGB, and its label, an int.
     - "objects": a pair of pixels and a dictionary of arrays for the n objects in the image:
       ``boxes`` (float32 [n, 4]: xmin, ymin, xmax, ymax in pixels), ``labels`` (int64 [n], as
@@ -268,11 +328,12 @@ def open_records(
       [n, height, width], of 0 and 1) and ``keypoints`` (float32 [n, points, 3]: x, y, visibility).
       Boxes are clipped to the image, and objects outside it are omitted. Without objects, there are
       ``masks`` of shape [0, height, width].
+    - "example": deprecated, use "features". A single number has no dimension, several have one.
 
     Args:
         shards: path of a shard, a dataset directory or a glob pattern; or several, in order.
         split: split to open, according to the names of the shards or their directories.
-        decode: "example", "image" or "objects"; None for `Record` objects.
+        decode: "features", "image" or "objects"; None for `Record` objects.
         label_feature: the label feature, for "image". None uses the one in the metadata, or one
             with a common name.
         resize: size of all images in pixels: (width, height), or the length of the shorter side.
@@ -284,6 +345,7 @@ def open_records(
         ShardError: a file does not exist, can't be read or is compressed; or no image, label or
             boxes were detected in its first record.
         CorruptShardError: the framing of a shard is damaged.
+        SchemaError: the features.json can't be read, or most records are something else.
         UsageError: unknown split or value of ``decode``; or a directory has several splits and
             ``split`` is None.
     """

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tfrtool.examples.arrow.columns import Column, Columns
+    from tfrtool.features.record_arrays import FeatureArrays
 
 _CONTEXT, _LISTS = "context", "feature_lists"
 
@@ -42,6 +43,7 @@ class Features:
     _root: Struct
     notes: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
     _payload: PayloadKind = field(default=PayloadKind.EXAMPLE, kw_only=True)
+    _decoders: "list[FeatureArrays]" = field(default_factory=list, init=False, compare=False)
 
     @classmethod
     def read(
@@ -138,6 +140,26 @@ class Features:
     def to_tfds(self) -> dict[str, Any]:
         """Return the content of a features.json; TFDS has no types of times and decimals."""
         return tfds_of_tree(self._root)
+
+    def decoder(self) -> Callable[[bytes], dict[str, Any]]:
+        """Return a function from a payload to NumPy arrays, which can be pickled.
+
+        It does what `parse_example` does, but raises a `ValueError` if a payload doesn't fit, as
+        `Records.decoded_by` expects.
+
+        Raises:
+            SchemaError: the records are not Examples.
+        """
+        if not self._decoders:
+            from tfrtool.features.record_arrays import FeatureArrays
+
+            if self._payload is not PayloadKind.EXAMPLE:
+                raise SchemaError(f"features describe arrays only of {PayloadKind.EXAMPLE.title}")
+            try:
+                self._decoders.append(FeatureArrays(self._root))
+            except ValueError as error:
+                raise SchemaError(f"records can't store these features: {error}") from error
+        return self._decoders[0]
 
     def stored(self) -> Schema:
         """Return what records store: TensorFlow's description of their features.
