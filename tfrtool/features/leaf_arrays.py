@@ -111,30 +111,28 @@ class LeafArrays:
         if stored_dtype(values) is DType.FLOAT32:
             self._stored = np.dtype(np.float32)
         self._limits = _limits(values)
+        self._item_shape = _item_shape(leaf)
 
     def decode(self, features: Mapping[bytes, pb.Feature]) -> LeafPart:
         """Return the leaf of a record; `ValueError` if that doesn't fit."""
-        found, values = self._source.values(features), self.leaf.values
-        strings = _NO_VALUES if found is None else found
+        found = self._source.values(features)
+        values, is_present = found or _NO_VALUES, found is not None
+        lengths: tuple[list[int], ...] = ()
         if self.leaf.level:
-            lengths, is_present = self._list_lengths(
-                self._source, self._lengths, strings, self._per_item, features
-            )
-            is_present |= found is not None
-        else:
-            lengths, is_present = (), found is not None
-            if is_present:
-                self._check_single(len(strings))
+            sources = self._source, *self._lengths
+            lengths, is_any_length = self._list_lengths(sources, values, self._per_item, features)
+            is_present |= is_any_length
+        elif is_present:
+            self._check_single(len(values))
+        sizes = self._sizes(lengths, len(values), features) if self._shape else None
+        if not is_present and not lengths:
+            return LeafPart((), self._defaults(1), is_present)
         if self._is_encoded:
-            sizes = self._sizes(lengths, len(strings), features) if self._shape else None
-            if is_present or lengths:
-                return LeafPart(lengths, self._tensors(strings, sizes), is_present)
-        elif is_present or lengths:
-            items = self._converted(strings)
-            if values.shape or not lengths:
-                items = items.reshape(self._item_shape(len(items), is_single=not lengths))
-            return LeafPart(lengths, items, is_present)
-        return LeafPart((), self._defaults(1), is_present=False)
+            return LeafPart(lengths, self._tensors(values, sizes), is_present)
+        items = self._converted(values)
+        if self._item_shape:
+            items = items.reshape(self._item_shape)
+        return LeafPart(lengths, items, is_present)
 
     def missing(self, count: int) -> LeafPart:
         """Return the leaf of a record that doesn't have it, but so many items of its list."""
@@ -165,14 +163,16 @@ class LeafArrays:
 
     def _list_lengths(
         self,
-        source: _Source,
-        row_lengths: Sequence[_Source],
+        sources: Sequence[_Source],
         values: Sequence[Any],
         per_item: int,
         features: Mapping[bytes, pb.Feature],
     ) -> tuple[tuple[list[int], ...], bool]:
-        """Return the lengths of the lists around values, and whether the record has any."""
-        count = len(values)
+        """Return the lengths of the lists around values, and whether the record has any.
+
+        ``sources`` are the feature with the values, and those with the lengths of inner lists.
+        """
+        (source, *row_lengths), count = sources, len(values)
         if not row_lengths:
             if count % per_item:
                 raise misfit(source.name, f"a multiple of {per_item} values", count)
@@ -195,12 +195,6 @@ class LeafArrays:
             raise misfit(source.name, what, f"{count} instead of {expected}")
         return tuple(lengths), is_present
 
-    def _item_shape(self, count: int, *, is_single: bool) -> tuple[int, ...]:
-        """Return the shape of all items, which have so many values that aren't encoded."""
-        any_size = count // max(self._size, 1)
-        shape = (any_size if size is None else size for size in self.leaf.values.shape)
-        return (1 if is_single else count // self._size, *shape)
-
     def _converted(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return values with the dtype of the leaf."""
         kind, count = self._source.kind, len(values)
@@ -215,10 +209,10 @@ class LeafArrays:
         )
         if self._limits is not None and count:
             low, high = self._limits
-            wrong = numbers[(numbers < low) | (numbers > high)]
-            if wrong.size:
+            least, most = numbers.min(), numbers.max()
+            if least < low or most > high:
                 expected = "0 or 1" if self._dtype.kind == "b" else self._dtype.name
-                raise misfit(self.leaf.path, expected, wrong[0])
+                raise misfit(self.leaf.path, expected, least if least < low else most)
         return self._typed(numbers)
 
     def _typed(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -264,7 +258,7 @@ class LeafArrays:
         found = source.values(features) or _NO_VALUES
         fits = len(found) == count * rank
         if lengths and fits:
-            others, _ = self._list_lengths(source, self._shape[1:], found, rank, features)
+            others, _ = self._list_lengths(self._shape, found, rank, features)
             fits = others == lengths
         if not fits:
             raise misfit(source.name, f"{rank} sizes a tensor", len(found))
@@ -302,6 +296,16 @@ class LeafArrays:
             start, end = end, end + count
             tensors.append(numbers[start:end].reshape(shape if sizes is None else sizes[row]))
         return tensors
+
+
+def _item_shape(leaf: Leaf) -> tuple[int, ...]:
+    """Return the shape of all items of a leaf; none if they are single values."""
+    values = leaf.values
+    if not values.shape:
+        return ()
+    any_size = -1 if values.size else 0
+    shape = tuple(any_size if size is None else size for size in values.shape)
+    return (1 if None in values.shape or not values.size else -1, *shape)
 
 
 def _limits(values: Values) -> tuple[int, int] | None:
