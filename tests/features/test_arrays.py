@@ -179,11 +179,13 @@ def test_a_record_that_does_not_fit_is_named(tmp_path: Path) -> None:
     (shard,) = folder.glob("*tfrecord*")
     good = [record.payload for record in tfrtool.read_records(shard)]
     bad = tfrtool.encode_example({"steps/action": [1.0] * 4, "steps/reward": [1.0] * 3})
-    others = [bad, b"noise", raw_example([], {b"steps": [int64(1)]})]
+    event = b"\x09" + bytes(7) + b"@"
+    others = [bad, b"noise", event, raw_example([], {b"steps": [int64(1)]})]
     shard.write_bytes(shard_of([*good * 3, *others]))
     records = tfrtool.open_records(folder, decode="features")
     errors = (
         "'steps/action': expected as many items as 'steps/reward', found 2 instead of 3",
+        "not a tf.train.Example",
         "not a tf.train.Example",
         "a tf.train.SequenceExample, not a tf.train.Example",
     )
@@ -286,5 +288,5 @@ def test_features_of_other_messages_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     payload = raw_example([entry(b"n", int64(1))], {b"steps": [int64(1)]})
     path.write_bytes(shard_of([payload]))
-    with pytest.raises(tfrtool.SchemaError, match=r"tf\.train\.Example"):
+    with pytest.raises(tfrtool.SchemaError, match=r"arrays only of tf\.train\.Example"):
         tfrtool.parse_example(payload, tfrtool.Features.read(path))
