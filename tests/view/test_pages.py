@@ -223,7 +223,7 @@ def test_times_of_tables_are_text(open_viewer: Open, tmp_path: Path) -> None:
     )
     tfrtool.convert(tmp_path / "a.parquet", tmp_path / "records")
     viewer = open_viewer(tmp_path / "records")
-    page = viewer.get("/", where="\"when\" > '2024'")
+    page = viewer.get("/", where="\"when\" > '2024-01-01'")
     assert page.values["seen"] == ["0/0"]
     assert "2024-01-01 12:00:00" in page.text
     assert "2024-01-01 12:00:00" in viewer.get("/record/0/0").text

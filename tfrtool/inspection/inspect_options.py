@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredOptions(Options):
-    """How records become rows."""
+class AsStoredOption(Options):
+    """What columns records have."""
 
     as_stored: bool = option(
         False,
         "Take features as the records store them, whatever features.json says.",
         group="Labels and features",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredOptions(AsStoredOption):
+    """How records become rows."""
+
     explode: Sequence[str] | None = option(
         None,
         "Make a row for each item of this list, such as steps. Several lists are taken apart side "

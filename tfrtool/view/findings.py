@@ -9,6 +9,8 @@ from typing import Any
 
 from tfrtool.errors import ShardError, TfrtoolError, printable
 from tfrtool.examples.dataset_files import find_files
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.sources import DeclaredFeatures, declared_features
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
@@ -50,11 +52,15 @@ class Findings:
         dataset: the directory, if one was named.
         table: the records that have been read.
         table_done: whether all of them have.
+        declared: the columns of records by features.json; None if they are inferred.
         errors: steps that failed, with the reason.
     """
 
-    def __init__(self, shards: Paths) -> None:
-        """Find the shards, and read only their first records; see `find_shards` for errors."""
+    def __init__(self, shards: Paths, *, as_stored: bool = False) -> None:
+        """Find the shards, and read only their first records; see `find_shards` for errors.
+
+        ``as_stored`` shows features as the records store them, whatever features.json says.
+        """
         found = find_files(shards)
         split_of = {path: name for name, one in found.splits.items() for path in one.shards}
         if not split_of:
@@ -80,7 +86,8 @@ class Findings:
             class_names=self.roles(0).label_names.names,
             has_images=self.has_images,
         )
-        self.table_done = False
+        self.table_done, self._as_stored = False, as_stored
+        self.declared: FeatureColumns | None = None
         self.gallery: Gallery | None = None
         self.summary: DatasetSummary | None = None
         self.schema: InferredSchema | None = None
@@ -98,7 +105,7 @@ class Findings:
 
     def steps(self, workers: int | None) -> "FindingSteps":
         """Return the work to do; its results are for `store`."""
-        return FindingSteps(self.table, self.paths, self.dataset, workers)
+        return FindingSteps(self.table, self.paths, self.dataset, workers, self._as_stored)
 
     def fill(self, on_progress: OnProgress = no_progress, *, workers: int | None = None) -> None:
         """Find everything; steps that fail are in ``errors``."""
@@ -118,6 +125,8 @@ class Findings:
             self.errors[step] = found
         elif isinstance(found, TablePiece):
             self.table = replace(self.table, pieces=(*self.table.pieces, found))
+        elif isinstance(found, DeclaredFeatures):
+            self.declared, self.notes = found.columns, (*self.notes, *found.notes)
         elif step == "merged":
             self.table = replace(self.table, pieces=found)
         else:
@@ -178,6 +187,7 @@ class FindingSteps:
     paths: Sequence[AnyPath]
     dataset: AnyPath | None
     workers: int | None
+    as_stored: bool
 
     def run(self, store: Callable[[str, Any], None]) -> None:
         """Do all steps; ``store`` gets their results, progress and errors."""
@@ -198,7 +208,7 @@ class FindingSteps:
             images=table.has_images, workers=self.workers, on_progress=partial(store, "progress")
         )
         try:
-            rows = RowRequest(table.folder, numbers, add)
+            rows = RowRequest(table.folder, numbers, add, self._declared(store))
             found = profile_dataset(self.dataset or self.paths, options, rows)
             store("table_done", True)
             for name in ("summary", "schema", "statistics", "verdict"):
@@ -210,3 +220,15 @@ class FindingSteps:
                 store("gallery", describe_table(table))
             except TfrtoolError as error:
                 store("gallery", str(error))
+
+    def _declared(self, store: Callable[[str, Any], None]) -> FeatureColumns | None:
+        """Return the columns that features.json says records have, unless it is wrong."""
+        if self.as_stored:
+            return None
+        try:
+            found = declared_features(self.paths)
+        except TfrtoolError as error:
+            store("features", f"{error}; they are shown as stored")
+            return None
+        store("declared", found)
+        return found.columns

@@ -38,9 +38,9 @@ class Live:
         overview: the sections of the overview, after the version of the findings.
     """
 
-    def __init__(self, shards: Paths, *, workers: int = 1) -> None:
+    def __init__(self, shards: Paths, *, workers: int = 1, as_stored: bool = False) -> None:
         """Open shards; only their first records are read before `start`."""
-        self.found = Findings(shards)
+        self.found = Findings(shards, as_stored=as_stored)
         self.marks = Marks(self.found.title, self.found.paths)
         self.reader = OffsetReader(self.found.paths)
         self.done = False

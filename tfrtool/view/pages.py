@@ -12,7 +12,7 @@ from tfrtool.errors import TfrtoolError, UsageError, human_bytes, human_count, p
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, masks_of
-from tfrtool.inspection.pictures.pictures import pictures_of
+from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.table.record_query import (
     BYTES,
@@ -23,6 +23,7 @@ from tfrtool.inspection.table.record_query import (
     Row,
     answer,
     columns_of,
+    typed_values,
 )
 from tfrtool.view.live import Live
 from tfrtool.view.pieces import (
@@ -47,7 +48,7 @@ _PAGE = {"s": 120, "m": 60, "l": 24, "table": 100}
 """Records per page."""
 
 _COLUMNS, _FACET, _HEX, _FOLDED, _MASKS = 12, 12, 4096, 200, 50
-_LONGEST_LIST, _LONGEST_TEXT, _FEATURES = 1000, 20_000, 1000
+_LONGEST_LIST, _LONGEST_TEXT, _LONGEST_CELL, _FEATURES = 1000, 20_000, 500, 1000
 _FACETS = {"split": "Split", "label": "Class", "shard": "Shard", "fault": "Faults",
            "copies": "Duplicates", "size": "Size", "marked": "Marks"}  # fmt: skip
 _KNOWN = ("where", "was", "text", "split", "label", "shard", "fault", "size", "copies", "like",
@@ -165,7 +166,7 @@ def records_page(live: Live, asked: PageAddress) -> str:
             "href": asked.url(f"/record/{row.shard}/{row.record}", n=first + n),
             "src": picture_url(row, THUMBS["s" if asked.as_table else asked.thumb]),
             "cells": [
-                {"text": _cell(value), "is_number": isinstance(value, int | float)}
+                {"text": short(_cell(value), _LONGEST_CELL), "is_number": _is_number(value)}
                 for value in (result.values[n] if result.values else ())
             ],
         }
@@ -256,17 +257,30 @@ def _facet_value(live: Live, name: str, value: str) -> str:
     return known.get(name, {"any": "all with a fault"}).get(value) or short(value)
 
 
-def _cell(value: Any) -> str:
-    """Return a value for a table."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_cell, value[:8]))}{', ...' * (len(value) > 8)}]"
+def _cell(value: Any, *, in_struct: bool = False) -> str:
+    """Return a value for a table; texts in structs are in quotes."""
+    if isinstance(value, list | tuple):
+        items = [_cell(one, in_struct=in_struct) for one in value[:8]]
+        return f"[{', '.join(items)}{', ...' * (len(value) > 8)}]"
+    if isinstance(value, dict):
+        fields = {name: one for name, one in value.items() if one is not None}
+        items = [f'"{short(name)}": {_cell(one, in_struct=True)}' for name, one in fields.items()]
+        return f"{{{', '.join(items)}}}"
+    if in_struct and isinstance(value, str):
+        return json.dumps(short(value, 60), ensure_ascii=False)
     if isinstance(value, bytes):
         return f"{len(value):,} bytes"
+    if isinstance(value, bool):
+        return str(value).lower()
     return (
         f"{value:.6g}"
         if isinstance(value, float)
         else short(str("" if value is None else value), 60)
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def record_page(live: Live, asked: PageAddress, shard: int, record: int, start: int) -> str:
@@ -319,14 +333,11 @@ def _content(live: Live, row: Row, payload: bytes) -> dict[str, Any]:
         features = dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
     objects = read_objects(features, roles.object_names, MAX_OBJECTS)
     pictures = list(pictures_of(payload, roles, 1)) if roles.image and payload else []
-    described = PayloadJson(most=_LONGEST_LIST, types=roles.types).describe(payload)
-    parts: dict[str, Any] = {}
-    for part, values in described.items():
-        if part in ("features", "context", "feature_lists"):
-            parts |= {f"{part}.{name}" if name in parts else name: v for name, v in values.items()}
-        else:
-            parts[part] = values
+    parts, misfit = _typed_parts(live, payload)
+    if parts is None:
+        parts = _stored_parts(roles, payload)
     return {
+        "misfit": misfit,
         "pictures": [
             {
                 "picture": one,
@@ -346,6 +357,29 @@ def _content(live: Live, row: Row, payload: bytes) -> dict[str, Any]:
             for name, value in list(parts.items() if payload else ())[:_FEATURES]
         ],
     }
+
+
+def _typed_parts(live: Live, payload: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return the values that features.json describes, or why a record hasn't those."""
+    if live.found.declared is None or not payload:
+        return None, ""
+    try:
+        found = live.ask(typed_values, payload, live.found.declared, _LONGEST_LIST)
+    except TfrtoolError as error:  # such as too little memory
+        return None, str(error)
+    return (None, found) if isinstance(found, str) else (found, "")
+
+
+def _stored_parts(roles: ImageRoles, payload: bytes) -> dict[str, Any]:
+    """Return the values of features as a record stores them."""
+    parts: dict[str, Any] = {}
+    described = PayloadJson(most=_LONGEST_LIST, types=roles.types).describe(payload)
+    for part, values in described.items():
+        if part in ("features", "context", "feature_lists"):
+            parts |= {f"{part}.{name}" if name in parts else name: v for name, v in values.items()}
+        else:
+            parts[part] = values
+    return parts
 
 
 def _boxes(objects: Any, width: int, height: int) -> list[dict[str, Any]]:

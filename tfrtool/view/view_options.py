@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
+from tfrtool.inspection.inspect_options import AsStoredOption
 from tfrtool.storage.progress import OnProgress, no_progress
 
 
@@ -15,7 +16,7 @@ class ReportFileOption(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options):
+class ReportOptions(AsStoredOption):
     """How a report is made."""
 
     overwrite: bool = option(False, "Replace an existing file.")
@@ -26,7 +27,7 @@ class ReportOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewOptions(Options):
+class ViewOptions(AsStoredOption):
     """How the viewer is served."""
 
     host: str = option(

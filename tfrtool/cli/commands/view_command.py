@@ -18,6 +18,7 @@ def view_command(
     host: str,
     port: int,
     workers: int,
+    as_stored: bool,
     as_json: bool,
     **words: bool,
 ) -> Outcome:
@@ -40,7 +41,8 @@ def view_command(
 
     if host not in _HERE:
         warn(f"other machines can reach {host}; whoever has the token can see all records")
-    live = Live(shards[0] if len(shards) == 1 else resolve_shards(shards), workers=workers)
+    found = shards[0] if len(shards) == 1 else resolve_shards(shards)
+    live = Live(found, workers=workers, as_stored=as_stored)
     for text in live.found.notes:
         note(text)
     try:

@@ -109,7 +109,7 @@ def _readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
         raise SourceError("SQL can't hold durations finer than microseconds") from error
 
 
-def _readable_type(kind: pa.DataType) -> pa.DataType:
+def readable_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the same values that DuckDB reads, if there is one; else the type."""
     if pa.types.is_decimal256(kind):
         return pa.string()  # they may have more digits than DuckDB's
@@ -118,11 +118,11 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_duration(kind) and kind.unit == "ns":
         return pa.duration("us")  # DuckDB would cut digits off without a word
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_readable_type(field.type)) for field in kind])
+        return pa.struct([field.with_type(readable_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_readable_type(kind.value_type))
+        return pa.list_(readable_type(kind.value_type))
     if pa.types.is_fixed_size_list(kind):
-        inner = _readable_type(kind.value_type)
+        inner = readable_type(kind.value_type)
         if _fixed_size(kind) > _LARGEST_ARRAY:
             return pa.list_(inner)
         return pa.list_(inner, kind.list_size)
@@ -185,7 +185,7 @@ class Sandbox:
         """Return the types in which DuckDB reads values of others; null if it can't."""
         import duckdb
 
-        found = {kind: _readable_type(kind) for kind in kinds}
+        found = {kind: readable_type(kind) for kind in kinds}
         for kind, readable in found.items():
             try:
                 self._connection.from_arrow(pa.table([pa.nulls(1, readable)], ["c"])).fetchall()

@@ -1,18 +1,32 @@
 """Questions about the rows of a `RecordTable`, answered by DuckDB, which reads no other file."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import PLACES
+from tfrtool.examples.arrow.value_types import innermost_type
+from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.database import connect, literal, quoted, unique_names
+from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.rows.sql_errors import as_sql_error
 from tfrtool.inspection.rows.statement import check_condition
-from tfrtool.inspection.table.record_table import OWN, SIDES, RecordTable, TableFeature, TablePiece
+from tfrtool.inspection.table.record_table import (
+    MAX_COLUMNS,
+    OWN,
+    SIDES,
+    RecordTable,
+    TableFeature,
+    TablePiece,
+)
+from tfrtool.records.framing import FaultKind
 
 IMAGE_COLUMNS = ("width", "height", "brightness", "entropy")
 """Columns of images that conditions can name, unless a feature has that name."""
@@ -27,12 +41,18 @@ MOST_BITS = 3
 ROW = '"#shard", _record, _offset, _bytes, "#classes", "#width", "#height", "#faults", "#marked"'
 ORDER = '"#shard", _record'
 _HIDDEN = (*IMAGE_COLUMNS, "hash", "digest", "shard", "classes", "faults", "marked")
-_TYPES = {"int": "BIGINT", "float": "FLOAT", "text": "VARCHAR", "bytes": "BLOB"}
 _READ = "hive_partitioning = false"
 """Without it, a folder named ``shard=0`` above the file replaces the column of that name."""
 
 _LISTED, _VALUES = 9, 1000
 """Values of a list for a table, and of a facet; the most frequent ones."""
+
+_SCHEMA = literal(FaultKind.SCHEMA.value)
+_FAULTS = (
+    f"coalesce(f.kinds, CASE WHEN s.verified OR coalesce(p.fault, {_SCHEMA}) = {_SCHEMA} "
+    f"THEN [] ELSE [p.fault] END) || CASE WHEN p.fault = {_SCHEMA} THEN [p.fault] ELSE [] END"
+)
+"""A row's faults: verify's, which doesn't list all records that differ from features.json."""
 
 RecordKey = tuple[int, int]
 """Number of a shard, and number of a record in it."""
@@ -107,24 +127,53 @@ class Answer(NamedTuple):
 class RecordQuery:
     """A connection to the rows of a table, as the view ``records``.
 
-    A feature is a column with its own name. Text is VARCHAR, other bytes are BLOB. There are also
+    A feature is a column with its own name. Text is VARCHAR, other bytes are BLOB. What is in
+    structs is also a column, whose name is a path such as ``steps/reward``. There are also
     `PLACES`, ``label_name`` if class names are known, and `IMAGE_COLUMNS` if there are images.
 
     Attributes:
-        features: columns that are features.
+        features: columns that are features, with their types.
+        types: the same, and what is in structs.
         quoted: all columns that conditions and sorting can name, with their names in SQL.
     """
 
     def __init__(self, table: RecordTable) -> None:
         self.has_images = table.has_images
-        self.features = _merged(table.pieces)
-        extra = [LABEL_NAME] * bool(table.class_names) + [*IMAGE_COLUMNS] * self.has_images
-        extra = [*PLACES, *(name for name in extra if name not in self.features)]
-        shown = unique_names([*(f"#{name}" for name in _HIDDEN), *extra, *self.features])
-        shown = [quoted(name) for name in shown[len(_HIDDEN) :]]
-        names = dict(zip([*extra, *self.features], shown, strict=True))
-        self.quoted = {name: names[name] for name in [*self.features, *extra]}
         self._connection = connect(table.folder)
+        self.features = _merged(table.pieces)
+        kinds = self._sql_types()
+        self.features = {name: one for name, one in self.features.items() if one in kinds}
+        values = {name: f"p.v{number}" for number, name in enumerate(self.features)}
+        self.types = dict(self.features)
+        for name, kind in self.features.items():
+            for path, value, inner in _in_structs(name, values[name], kind):
+                if len(values) < MAX_COLUMNS and path not in values:
+                    values[path], self.types[path] = value, inner
+        extra = [LABEL_NAME] * bool(table.class_names) + [*IMAGE_COLUMNS] * self.has_images
+        extra = [*PLACES, *(name for name in extra if name not in self.types)]
+        shown = unique_names([*(f"#{name}" for name in _HIDDEN), *extra, *self.types])
+        shown = [quoted(name) for name in shown[len(_HIDDEN) :]]
+        names = dict(zip([*extra, *self.types], shown, strict=True))
+        self.quoted = {name: names[name] for name in [*self.types, *extra]}
+        # Features may have any name, such as path: here they are v0, v1 ...
+        sources = {"_shard": "s.path", "_split": "s.split"}
+        parts = [f"{sources.get(name, _row_column(name))} AS {names[name]}" for name in extra]
+        hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard")
+        parts += [f'{_row_column(name)} AS "#{name}"' for name in hidden]
+        parts += [f"{value} AS {names[name]}" for name, value in values.items()]
+        parts += [
+            'coalesce(p.classes, []) AS "#classes"',
+            f'{_FAULTS} AS "#faults"',
+            'm.marked IS NOT NULL AS "#marked"',
+        ]
+        self._connection.execute(
+            f"CREATE VIEW records AS SELECT {', '.join(parts)} "
+            f"FROM ({self._rows(table, kinds)}) p JOIN shards s USING (shard) "
+            "LEFT JOIN faults f USING (shard, record) LEFT JOIN marks m USING (shard, record)"
+        )
+
+    def _rows(self, table: RecordTable, kinds: Mapping[pa.DataType, str]) -> str:
+        """Create the tables of the sides, and return the rows of all pieces in SQL."""
         for name in SIDES:
             file = literal(str(table.folder / getattr(table, name)))
             self._connection.execute(f"CREATE TABLE {name} AS FROM read_parquet({file}, {_READ})")
@@ -135,42 +184,41 @@ class RecordQuery:
         stored = ", ".join(f'"{name}"' for name in OWN if name != "record")
         selects = [
             f"SELECT {stored}, record + {start} AS record, "
-            f"{''.join(self._value(number, held) for number in range(len(self.features)))} "
+            f"{''.join(self._value(name, features, kinds) for name in self.features)} "
             f"FROM read_parquet([{', '.join(map(literal, files))}], {_READ})"
-            for (held, start), files in groups.items()
+            for (features, start), files in groups.items()
         ]
-        # Features may have any name, such as path: here they are v0, v1 ...
-        sources = {"_shard": "s.path", "_split": "s.split"}
-        parts = [f"{sources.get(name, _row_column(name))} AS {names[name]}" for name in extra]
-        hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard")
-        parts += [f'{_row_column(name)} AS "#{name}"' for name in hidden]
-        parts += [f"p.v{number} AS {names[name]}" for number, name in enumerate(self.features)]
-        parts += [
-            'coalesce(p.classes, []) AS "#classes"',
-            "coalesce(f.kinds, CASE WHEN p.fault IS NULL OR s.verified THEN [] ELSE [p.fault] END) "
-            'AS "#faults"',
-            'm.marked IS NOT NULL AS "#marked"',
-        ]
-        self._connection.execute(
-            f"CREATE VIEW records AS SELECT {', '.join(parts)} "
-            f"FROM ({' UNION ALL '.join(selects)}) p JOIN shards s USING (shard) "
-            "LEFT JOIN faults f USING (shard, record) LEFT JOIN marks m USING (shard, record)"
-        )
+        return " UNION ALL ".join(selects)
 
-    def _value(self, index: int, features: tuple[TableFeature, ...]) -> str:
+    def _sql_types(self) -> dict[pa.DataType, str]:
+        """Return the types of features in SQL, without those that a cast can't name.
+
+        Such are structs with fields that differ in case alone, or have no name.
+        """
+        import duckdb
+
+        found = dict[pa.DataType, str]()
+        for kind in dict.fromkeys(self.features.values()):
+            with suppress(duckdb.Error):
+                column = self._connection.from_arrow(pa.table([pa.nulls(0, kind)], ["c"]))
+                self._connection.execute(f"SELECT CAST(NULL AS {column.types[0]})")
+                if "\0" not in str(kind):  # where a name ends in DuckDB
+                    found[kind] = str(column.types[0])
+        return found
+
+    def _value(
+        self, name: str, features: tuple[TableFeature, ...], kinds: Mapping[pa.DataType, str]
+    ) -> str:
         """Return a feature in SQL, from pieces that may have another form of it, or not have it."""
-        (name, wanted), value = [*self.features.items()][index], "NULL"
+        wanted, value = self.features[name], "NULL"
         for number, feature in enumerate(features):
             if feature.name == name:
-                value = f"c{number}"
-                if feature.base != wanted.base:
-                    value = (
-                        f"[encode(x) for x in {value}]" if feature.is_list else f"encode({value})"
-                    )
-                if wanted.is_list and not feature.is_list:
+                value, is_list = f"c{number}", pa.types.is_list(feature.type)
+                if _items(feature.type) != _items(wanted):
+                    value = f"[encode(x) for x in {value}]" if is_list else f"encode({value})"
+                if pa.types.is_list(wanted) and not is_list:
                     value = f"CASE WHEN c{number} IS NULL THEN NULL ELSE [{value}] END"
-        kind = _TYPES[wanted.base] + "[]" * wanted.is_list
-        return f"CAST({value} AS {kind}) AS v{index}, "
+        return f"CAST({value} AS {kinds[wanted]}) AS v{[*self.features].index(name)}, "
 
     def fetch(self, sql: str, condition: str = "") -> list[tuple[Any, ...]]:
         """Return the rows of a SELECT; errors are about the condition in it."""
@@ -234,15 +282,18 @@ class RecordQuery:
         return f"ORDER BY {self.quoted[question.sort]} {way} NULLS LAST, {ORDER}"
 
     def _contains(self, part: str) -> str:
-        texts = [('"#classes"', TableFeature("", "text", True))]
-        texts += [(self.quoted[name], feature) for name, feature in self.features.items()]
+        texts = [('"#classes"', pa.list_(pa.string()))]
+        texts += [(self.quoted[name], kind) for name, kind in self.types.items()]
         parts = []
-        for column, feature in texts:
-            if feature.base in ("text", "bytes"):
-                value = "x" if feature.is_list else column
-                shown = value if feature.base == "text" else f"try(decode({value}))"
+        for column, kind in texts:
+            innermost = innermost_type(kind)
+            is_text = pa.types.is_string(innermost)
+            if is_text or pa.types.is_binary(innermost):
+                value = "x" if kind != innermost else column
+                shown = value if is_text else f"try(decode({value}))"
                 found = f"contains(lower({shown}), {part})"
-                found = f"list_bool_or([{found} for x in {column}])" if feature.is_list else found
+                if kind != innermost:
+                    found = f"list_bool_or([{found} for x in {_flat(column, kind)}])"
                 parts.append(f"coalesce({found}, false)")
         return f"({' OR '.join(parts)})"
 
@@ -282,8 +333,8 @@ def answer(
     rest = f"FROM records {where} {order} LIMIT {count} OFFSET {start}"
     rows = [Row(*values) for values in query.fetch(f"SELECT {ROW} {rest}", condition)]
     shown = [
-        query.quoted[name] + f"[1:{_LISTED}]" * one.is_list
-        for name, one in list(query.features.items())[:features]
+        _beginning(query.quoted[name], kind)
+        for name, kind in list(query.features.items())[:features]
     ]
     values = query.fetch(f"SELECT {', '.join(shown)} {rest}", condition) if shown else []
     counts = {}
@@ -307,6 +358,14 @@ def answer(
     return Answer(total, rows, values, counts)
 
 
+def typed_values(
+    _: RecordTable, payload: bytes, columns: FeatureColumns, most: int
+) -> dict[str, Any] | str:
+    """Return a record's values by column, with the first items of lists, or why it has none."""
+    (found,) = PayloadJson(columns=columns, most=most).describe_all([payload])
+    return found if isinstance(found, str) else dict(found["features"])
+
+
 def select_records(
     table: RecordTable, question: Question, *, copies: bool = False
 ) -> list[tuple[Any, ...]]:
@@ -323,16 +382,21 @@ def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
     """Return the features, all columns, and conditions that hold for some of the records."""
     query = query_of(table)
     keywords = {word for (word,) in query.fetch("SELECT keyword_name FROM duckdb_keywords()")}
-    scalars = {n: f for n, f in query.features.items() if not f.is_list and f.base != "bytes"}
+    types = pa.types
+    scalars = {
+        name: kind
+        for name, kind in query.types.items()
+        if types.is_string(kind) or types.is_integer(kind) or types.is_floating(kind)
+    }
     named = [name for name in (LABEL_NAME, "width", *scalars, "_bytes") if name in query.quoted]
     examples = []
     for name in dict.fromkeys(named):
         column = query.quoted[name]
         is_plain = column == f'"{name}"' and name.isidentifier() and name.lower() not in keywords
         shown = name if is_plain else column
-        if name in query.features and name not in scalars:
+        if name in query.types and name not in scalars:
             continue
-        if scalars[name].base == "text" if name in scalars else name == LABEL_NAME:
+        if types.is_string(scalars[name]) if name in scalars else name == LABEL_NAME:
             found = query.fetch(
                 f"SELECT {column} FROM records WHERE len({column}) <= 30 GROUP BY 1 HAVING "
                 "20 * count(*) > (SELECT count(*) FROM records) ORDER BY count(*), 1 LIMIT 1"
@@ -351,18 +415,71 @@ def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
     return list(query.features), list(query.quoted), examples
 
 
-def _merged(pieces: Iterable[TablePiece]) -> dict[str, TableFeature]:
+def _merged(pieces: Iterable[TablePiece]) -> dict[str, pa.DataType]:
     """Return the features of all pieces, without those of conflicting types."""
-    found: dict[str, TableFeature] = {}
+    found: dict[str, pa.DataType] = {}
     conflicting = set()
     for one in dict.fromkeys(one for piece in pieces for one in piece.features):
-        known = found.setdefault(one.name, one)
-        bases = {known.base, one.base}
-        if len(bases) > 1 and bases != {"text", "bytes"}:
+        known = found.setdefault(one.name, one.type)
+        if known == one.type:
+            continue
+        items = {_items(known), _items(one.type)}
+        if len(items) > 1 and items != {pa.string(), pa.binary()}:
             conflicting.add(one.name)
-        base = known.base if len(bases) == 1 else "bytes"
-        found[one.name] = TableFeature(one.name, base, known.is_list or one.is_list)
+        item = _items(known) if len(items) == 1 else pa.binary()
+        is_list = pa.types.is_list(known) or pa.types.is_list(one.type)
+        found[one.name] = pa.list_(item) if is_list else item
     return {name: one for name, one in sorted(found.items()) if name not in conflicting}
+
+
+def _items(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a feature's values."""
+    return kind.value_type if pa.types.is_list(kind) else kind
+
+
+def _in_structs(
+    path: str, value: str, kind: pa.DataType, depth: int = 0
+) -> Iterator[tuple[str, str, pa.DataType]]:
+    """Yield the path, the value in SQL and the type of all fields in structs of a column."""
+    if pa.types.is_list(kind):
+        item = f"x{depth}"
+        for inner, part, part_kind in _in_structs(path, item, kind.value_type, depth + 1):
+            yield inner, f"[{part} for {item} in {value}]", pa.list_(part_kind)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            inner, part = f"{path}/{field.name}", _field_of(value, field.name)
+            yield inner, part, field.type
+            yield from _in_structs(inner, part, field.type, depth)
+
+
+def _field_of(value: str, name: str) -> str:
+    """Return a field of a struct in SQL."""
+    return f"struct_extract({value}, {literal(name)})"
+
+
+def _beginning(value: str, kind: pa.DataType, depth: int = 0) -> str:
+    """Return a value in SQL with the first items of lists at any depth, and with times as text."""
+    types = pa.types
+    if types.is_list(kind) or types.is_fixed_size_list(kind):
+        item, first = f"x{depth}", f"{value}[1:{_LISTED}]"
+        inner = _beginning(item, kind.value_type, depth + 1)
+        return first if inner == item else f"[{inner} for {item} in {first}]"
+    if types.is_struct(kind):
+        names = [field.name for field in kind]
+        parts = [_beginning(_field_of(value, one.name), one.type, depth) for one in kind]
+        fields = ", ".join(f"{quoted(n)}: {part}" for n, part in zip(names, parts, strict=True))
+        return f"CASE WHEN {value} IS NOT NULL THEN {{{fields}}} END"
+    return f"CAST({value} AS VARCHAR)" if types.is_temporal(kind) else value
+
+
+def _flat(value: str, kind: pa.DataType) -> str:
+    """Return the texts of lists of any depth in SQL, as one list."""
+    depth, innermost = 0, kind
+    while innermost != innermost_type(kind):
+        depth, innermost = depth + 1, innermost.value_type
+    name = "VARCHAR" if pa.types.is_string(innermost) else "BLOB"
+    texts = f"CAST({value} AS {name}{'[]' * depth})"
+    return "flatten(" * (depth - 1) + texts + ")" * (depth - 1)
 
 
 def _row_column(name: str) -> str:

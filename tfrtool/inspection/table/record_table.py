@@ -18,12 +18,16 @@ import pyarrow.parquet as pq
 from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.arrow.value_types import map_values
-from tfrtool.examples.example import DType, PayloadKind, decode_example
+from tfrtool.examples.arrow.value_types import map_values, texts_of
+from tfrtool.examples.example import DType, PayloadKind, classify_payload, decode_example
 from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.stored_lists import ends_of, list_of
+from tfrtool.features.types import Encoding, Field, ListOf, Struct
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
 from tfrtool.inspection.rows.batches import decode_records
+from tfrtool.inspection.rows.sandbox import readable_type
 from tfrtool.inspection.rows.sql_child import check_address_space
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
@@ -39,6 +43,9 @@ _ROWS, _FIRST_ROWS = 16384, 100
 """Rows of a piece that isn't merged, and of the first one of a shard, which a user waits for."""
 
 _MOST_CLASSES = 100
+
+_OBJECT_CLASSES = ("image/object/class/text", "image/object/class/label", "objects/label")
+"""Features with the classes of objects, the first one that a record has."""
 
 UNREADABLE_IMAGE = "image"
 """The kind of fault of a record whose image can't be decoded."""
@@ -62,11 +69,10 @@ OWN = {
 
 
 class TableFeature(NamedTuple):
-    """A feature's column in a piece: "int", "float", "text" or "bytes", perhaps a list of it."""
+    """A feature's column in a piece, with the type that conditions see."""
 
     name: str
-    base: str
-    is_list: bool
+    type: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +167,8 @@ class RowRequest(NamedTuple):
     shards: Mapping[AnyPath, int]  # numbers of those that have rows
     on_piece: Callable[[TablePiece], None] | None = None
     """Called with each piece as soon as it is written, if shards are read in this process."""
+    columns: FeatureColumns | None = None
+    """What features.json says that records have; without it, each piece has what is inferred."""
 
 
 class RowFold(RecordFold):
@@ -179,6 +187,7 @@ class RowFold(RecordFold):
         self.pieces: list[TablePiece] = []
         self._path, self._shard = path, request.shards[path]
         self._folder, self._on_piece = request.folder, request.on_piece
+        self._declared = request.columns
         self._roles: ImageRoles | None = None
         self._damaged: list[Record] = []
 
@@ -191,18 +200,24 @@ class RowFold(RecordFold):
         """Write records, the first ones of a shard in a piece of their own."""
         rows = sorted([*records, *self._damaged], key=lambda record: record.offset)
         self._damaged = []
-        ends = [_FIRST_ROWS] if not self.pieces and len(rows) > _FIRST_ROWS else []
-        for start, end in pairwise([0, *ends, len(rows)]):
+        most = len(rows) if self._declared is None else self._declared.batch_records
+        first = most if self.pieces else min(most, _FIRST_ROWS)
+        for start, end in pairwise([0, *range(first, len(rows), max(most, 1)), len(rows)]):
             if end > start:
                 self._write(rows[start:end])
 
     def _write(self, records: list[Record]) -> None:
         self._roles = self._roles or image_roles(self._path)
-        columns, features = _columns(self._shard, self._path, records, self._roles)
+        values = _values(self._path, records, self._roles, self._declared)
+        columns = _record_columns(self._shard, records, self._roles, values)
+        features = list[TableFeature]()
+        for name, kind in values.types.items():
+            columns[f"c{len(features)}"] = values.arrays[name]
+            features.append(TableFeature(name, kind))
         name = f"{self._shard:06d}-{secrets.token_hex(8)}.parquet"
         with _storing(self._folder):
             pq.write_table(pa.table(columns), self._folder / name)
-        self.pieces.append(TablePiece(name, len(records), features))
+        self.pieces.append(TablePiece(name, len(records), tuple(features)))
         if self._on_piece is not None:
             self._on_piece(self.pieces[-1])
 
@@ -214,7 +229,7 @@ class RowFold(RecordFold):
     def finish(self) -> None:
         """Write what follows the last intact record."""
         self.add((), set())
-        self._on_piece = None  # the fold may be sent to another process
+        self._on_piece = self._declared = None  # the fold may be sent to another process
 
 
 def _storing(folder: Path) -> AbstractContextManager[None]:
@@ -222,57 +237,88 @@ def _storing(folder: Path) -> AbstractContextManager[None]:
     return os_errors_as(WriteError, folder, "can't store temporary data")
 
 
-def _columns(
-    shard: int, path: AnyPath, records: list[Record], roles: ImageRoles
-) -> tuple[dict[str, pa.Array], tuple[TableFeature, ...]]:
-    """Return the columns of a piece, and the features among them."""
-    arrays, unparsed = _decoded(path, records, roles.image)
+class _Values(NamedTuple):
+    """The values of records in a piece.
+
+    Attributes:
+        arrays: columns by name, and what else classes are found in.
+        types: those of the columns that are features, as conditions see them.
+        faults: what is wrong with records that have no values, by their numbers.
+    """
+
+    arrays: dict[str, pa.Array]
+    types: dict[str, pa.DataType]
+    faults: dict[int, FaultKind]
+
+
+def _values(
+    path: AnyPath, records: list[Record], roles: ImageRoles, declared: FeatureColumns | None
+) -> _Values:
+    """Decode the records of a piece."""
+    if declared is None:
+        columns = _inferred_columns(records, roles.image)
+        arrays, unfit = _decoded(path, records, columns)
+        for name in {*arrays} & {*roles.types.columns}:
+            arrays[name] = map_values(arrays[name], partial(_shown, roles.types, name))
+        arrays = {name: map_values(array, _storable) for name, array in arrays.items()}
+        types = {name: array.type for name, array in arrays.items()}
+    else:
+        names = [name for name in declared.names if name != roles.image][:MAX_COLUMNS]
+        columns = declared.narrowed({*names, *_OBJECT_CLASSES, roles.label or ""})
+        arrays, unfit = _decoded(path, records, columns)
+        for name, item in zip(columns.names, columns.root.fields.values(), strict=True):
+            if name in arrays:
+                arrays[name] = _without_long(item, arrays[name])
+        kinds = {field.name: field.type for field in columns.to_arrow()}
+        types = {name: readable_type(kinds[name]) for name in names if name in arrays}
+    faults = dict.fromkeys((record.index for record in unfit), FaultKind.PARSE)
+    for record in unfit if declared is not None else ():
+        if classify_payload(record.payload) not in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
+            faults[record.index] = FaultKind.SCHEMA
+    return _Values(arrays, types, faults)
+
+
+def _record_columns(
+    shard: int, records: list[Record], roles: ImageRoles, values: _Values
+) -> dict[str, pa.Array]:
+    """Return the columns of a piece besides the features."""
     rows = [_image_row(record.payload, roles) if roles.image else {} for record in records]
     names = {*roles.label_names.names} - {""}
-    classes = _classes(arrays, roles) or [[]] * len(records)
+    classes = _classes(values.arrays, roles) or [[]] * len(records)
     for number, (record, row) in enumerate(zip(records, rows, strict=True)):
         row |= {"shard": shard, "record": record.index, "offset": record.offset}
         class_names = classes[number]
         row |= {"bytes": len(record.payload), "classes": class_names}
-        if roles.label in arrays and class_names and class_names[0] in names:
+        if roles.label in values.arrays and class_names and class_names[0] in names:
             row["label_name"] = class_names[0]
         if record.payload_crc == -1:
             row["fault"] = FaultKind.PAYLOAD_CRC.value
-        elif record.index in unparsed:
-            row["fault"] = FaultKind.PARSE.value
-    columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in OWN.items()}
-    features: list[TableFeature] = []
-    for name, array in arrays.items():
-        if name in roles.types.columns:
-            array = map_values(array, partial(_shown, roles.types, name))
-        base, short = _shortened(array)
-        columns[f"c{len(features)}"] = short
-        features.append(TableFeature(name, base, pa.types.is_list(short.type)))
-    return columns, tuple(features)
+        elif record.index in values.faults:
+            row["fault"] = values.faults[record.index].value
+    return {name: pa.array([row.get(name) for row in rows], kind) for name, kind in OWN.items()}
 
 
 def _decoded(
-    path: AnyPath, records: list[Record], image: str | None
-) -> tuple[dict[str, pa.Array], set[int]]:
-    """Return the features as columns, and the numbers of the records that can't be parsed."""
-    names, columns = _feature_columns(records, image)
+    path: AnyPath, records: list[Record], columns: Columns
+) -> tuple[dict[str, pa.Array], list[Record]]:
+    """Return the columns by name, and the records that they can't hold, which are null there."""
     if not columns.parsed:
-        return {}, set()
+        return {}, []
     faults = list[Fault]()
     batches = list(decode_records(path, records, columns, faults.append))
-    unparsed = {fault.record for fault in faults if fault.record is not None}
     parts = zip(*(columns.arrays(batch.table) for batch in batches), strict=True)
-    arrays = dict(zip(names, map(pa.concat_arrays, parts), strict=False))
-    if unparsed:
-        fitting = (record.index for batch in batches for record in batch.records)
-        rows = {index: row for row, index in enumerate(fitting)}
-        places = pa.array([rows.get(record.index) for record in records], pa.int64())
-        arrays = {name: array.take(places) for name, array in arrays.items()}
-    return arrays, unparsed
+    arrays = dict(zip(columns.names, map(pa.concat_arrays, parts), strict=False))
+    if not faults:
+        return arrays, []
+    fitting = (record.index for batch in batches for record in batch.records)
+    rows = {index: row for row, index in enumerate(fitting)}
+    places = pa.array([rows.get(record.index) for record in records], pa.int64())
+    arrays = {name: array.take(places) for name, array in arrays.items()}
+    return arrays, [record for record in records if record.index not in rows]
 
 
-def _feature_columns(records: list[Record], image: str | None) -> tuple[list[str], Columns]:
-    """Return the features of records that have a column in a piece, by their names."""
+def _inferred_columns(records: list[Record], image: str | None) -> Columns:
+    """Return the features of records that have a column in a piece."""
     seen = ColumnsFold()
     seen.add([record.payload for record in records])
     for other in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
@@ -283,7 +329,7 @@ def _feature_columns(records: list[Record], image: str | None) -> tuple[list[str
         for name, column in zip(found.names, found.columns, strict=False)
         if column.dtype is not None and not column.is_list and name != image
     ][:MAX_COLUMNS]
-    return names, found.select(names)
+    return found.select(names)
 
 
 def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
@@ -297,18 +343,32 @@ def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
     return pa.array([texts.get(place) for place in range(len(values))], pa.string())
 
 
-def _shortened(array: pa.Array) -> tuple[str, pa.Array]:
-    """Return the type of values, or of those of lists, and a column without long ones."""
-    values_type = array.type.value_type if pa.types.is_list(array.type) else array.type
-    if pa.types.is_floating(values_type):
-        return "float", array
-    if pa.types.is_integer(values_type):
-        return "int", array
-    return "text" if pa.types.is_string(values_type) else "bytes", map_values(array, _without_long)
+def _without_long(item: Field, array: pa.Array) -> pa.Array:
+    """Return values of a field as a piece has them: null in place of long ones at any depth."""
+    if isinstance(item, Struct):
+        parts = map(_without_long, item.fields.values(), array.flatten())
+        return pa.StructArray.from_arrays([*parts], [*item.fields], mask=array.is_null())
+    if isinstance(item, ListOf):
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+        items = _without_long(item.item, array.flatten())
+        return list_of(ends_of(lengths), items, np.asarray(array.is_valid()))
+    array = map_values(array, _storable)
+    if item.encoding is Encoding.NONE:
+        return array
+    # Images as tensors may be many times as large as their encoding.
+    ends, values = np.arange(len(array) + 1, dtype=np.int32), array
+    while pa.types.is_list(values.type):
+        ends, values = np.asarray(values.offsets)[ends], values.values
+    is_short = np.diff(ends) * values.type.bit_width <= 8 * LONGEST
+    return pc.if_else(pa.array(is_short), array, pa.scalar(None, array.type))
 
 
-def _without_long(values: pa.Array) -> pa.Array:
-    """Return strings, null in place of long ones."""
+def _storable(values: pa.Array) -> pa.Array:
+    """Return values as a piece has them: null in place of long ones, and wide decimals as text."""
+    if pa.types.is_decimal256(values.type):
+        return texts_of(values)
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+        return values
     is_short = pc.less_equal(pc.binary_length(values), LONGEST)
     return pc.if_else(is_short, values, pa.scalar(None, values.type))
 
@@ -337,13 +397,14 @@ def _classes(arrays: Mapping[str, pa.Array], roles: ImageRoles) -> list[list[str
     source = roles.label if roles.label in arrays else None
     if source is None:
         names = roles.object_names
-        known = ("image/object/class/text", "image/object/class/label", "objects/label", "label")
-        source = next((name for name in known if roles.has_boxes and name in arrays), None)
+        known = (*_OBJECT_CLASSES, "label") if roles.has_boxes else ()
+        source = next((name for name in known if name in arrays), None)
     if source is None:
         return []
     array, classes = arrays[source], list[list[str]]()
     is_list = pa.types.is_list(array.type)
-    if pa.types.is_floating(array.type.value_type if is_list else array.type):
+    kind = array.type.value_type if is_list else array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return []
     for value in array.to_pylist():
         values = (value or [])[:_MOST_CLASSES] if is_list else [] if value is None else [value]

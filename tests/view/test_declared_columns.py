@@ -1,0 +1,198 @@
+"""The viewer and the report of datasets whose features.json says what records mean."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrtool
+from tests.features.robot import write_robot
+from tests.photos import image_bytes
+from tests.records.strategies import shard_of
+from tests.view.test_pages import Open, open_viewer
+from tfrtool.cli import main
+from tfrtool.inspection.rows.query import query
+from tfrtool.inspection.table.record_query import Question, answer, query_of
+from tfrtool.view.findings import Findings
+
+__all__ = ["open_viewer"]
+
+
+@pytest.fixture(scope="module")
+def robot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Findings]:
+    """Return what is found in a dataset of episodes."""
+    with Findings(write_robot(tmp_path_factory.mktemp("robot") / "1.0.0")) as found:
+        found.fill(workers=1)
+        yield found
+    query_of.cache_clear()
+
+
+def _found(findings: Findings, **question: Any) -> list[int]:
+    return [row.record for row in answer(findings.table, Question(**question), 0, 1000).rows]
+
+
+def _write(folder: Path, features: dict[str, Any], *records: dict[str, Any]) -> Path:
+    """Write records with a features.json."""
+    folder.mkdir()
+    (folder / "features.json").write_text(json.dumps(_struct(**features)))
+    payloads = [tfrtool.encode_example(record) for record in records]
+    (folder / "a-train.tfrecord-00000-of-00001").write_bytes(shard_of(payloads))
+    return folder
+
+
+def _tensor(dtype: str, *sizes: int, encoding: str = "none") -> dict[str, Any]:
+    shape = {"dimensions": [str(size) for size in sizes]} if sizes else {}
+    tensor = {"shape": shape, "dtype": dtype, "encoding": encoding}
+    return {"pythonClassName": "Tensor", "tensor": tensor}
+
+
+def test_columns_are_those_of_query(robot: Findings) -> None:
+    """Names, types and values of all columns and paths are the same, at any depth."""
+    table = query_of(robot.table)
+    assert len(table.types) == 10
+    columns = ", ".join(table.quoted[one] for one in table.types)
+    described = {row[0]: row[1] for row in table.fetch("DESCRIBE records")}
+    rows = table.fetch(f"SELECT {columns} FROM records ORDER BY _shard, _record")
+    sql = f"SELECT {columns} FROM records ORDER BY _shard, _record"
+    with query(robot.paths, f"DESCRIBE {sql}", on_fault=print) as reader:
+        types = reader.read_all().to_pylist()
+    with query(robot.paths, sql, on_fault=print) as reader:
+        expected = [tuple(row.values()) for row in reader.read_all().to_pylist()]
+    assert {row["column_name"]: row["column_type"] for row in types}.items() <= described.items()
+    assert [_lists(row) for row in rows] == [_lists(row) for row in expected]
+
+
+def _lists(value: Any) -> Any:
+    """Return a value with lists for tuples, and null for long bytes."""
+    if isinstance(value, list | tuple):
+        return [*map(_lists, value)]
+    if isinstance(value, dict):
+        return {name: _lists(one) for name, one in value.items()}
+    return None if isinstance(value, bytes) and len(value) > 1024 else value
+
+
+def _steps(**features: Any) -> dict[str, Any]:
+    """Return a list of structs."""
+    sequence = {"feature": _struct(**features), "length": "-1"}
+    return {"pythonClassName": "Sequence", "sequence": sequence}
+
+
+def _struct(**features: Any) -> dict[str, Any]:
+    return {"pythonClassName": "FeaturesDict", "featuresDict": {"features": features}}
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ({"where": "steps[2].reward > 0"}, [0, 2]),
+        ({"where": "len(steps) > 2"}, [2]),
+        ({"where": 'list_sum("steps/reward") > 1'}, [2]),
+        ({"where": "steps[2].is_last"}, [0]),
+        ({"where": '"steps/observation/state"[3][1] = 2'}, [2]),
+        ({"sort": "steps", "descending": True}, [0, 2, 1]),  # by the first step that differs
+        ({"sort": "steps/reward", "descending": True}, [2, 0, 1]),
+        ({"text": "EPISODES/1"}, [1]),
+        ({"text": "is_last"}, []),  # a name, not a value
+    ],
+)
+def test_questions_about_steps(robot: Findings, question: dict[str, Any], expected: Any) -> None:
+    """Conditions, sorting and search use fields of steps and their paths."""
+    assert _found(robot, **question) == expected
+
+
+def test_pages_show_structs(tmp_path: Path, open_viewer: Open) -> None:
+    """The table and the page of a record show steps as JSON, and paths are columns."""
+    viewer = open_viewer(write_robot(tmp_path / "robot"))
+    page = viewer.get("/", view="table", where="len(steps) = 2")
+    assert "1 record" in page.text
+    assert '[{"action": [0, 1], "reward": 0, "is_last": false, "camera": 83 bytes,' in page.text
+    assert "steps/observation/state" in page.text
+    record = viewer.get("/record/0/2")
+    assert '"is_last": true' in record.text
+    assert "steps/is_last" not in record.text
+
+
+def test_a_record_that_differs_is_a_fault(tmp_path: Path, open_viewer: Open) -> None:
+    """It has a row without values, its page says why, and shows what it stores."""
+    records = [{"n": n, "a": [1.0, 2.0]} for n in range(200)]
+    records[150] = {"n": 150, "a": [1.0, 2.0, 3.0]}
+    features = {"n": _tensor("int64"), "a": _tensor("float32", 2)}
+    viewer = open_viewer(_write(tmp_path / "a", features, *records))
+    assert viewer.get("/", fault="schema").values["seen"] == ["0/150"]
+    assert viewer.get("/", where="n IS NULL").values["seen"] == ["0/150"]
+    assert "199 records" in viewer.get("/", where="a[2] = 2").text
+    page = viewer.get("/record/0/150")
+    assert "'a': expected" in page.text
+    assert "features are shown as stored" in page.text
+    assert "[1.0, 2.0, 3.0]" in page.text
+
+
+def test_as_stored_shows_flat_columns(tmp_path: Path) -> None:
+    """Paths are then features of plain lists."""
+    with Findings(write_robot(tmp_path / "robot"), as_stored=True) as found:
+        found.fill(workers=1)
+        assert _found(found, where='"steps/action"[5] = 4 AND "steps/is_last"[3] = 1') == [2]
+        assert "steps" not in query_of(found.table).types
+
+
+def test_a_wrong_features_json_is_not_followed(tmp_path: Path, open_viewer: Open) -> None:
+    """If most records differ from it, features are shown as stored, and the page says so."""
+    records = [{"a": [1.0, 2.0, float(n)]} for n in range(9)]
+    viewer = open_viewer(_write(tmp_path / "a", {"a": _tensor("float32", 2)}, *records))
+    page = viewer.get("/", where="a[3] > 6")
+    assert "2 records" in page.text
+    assert "they are shown as stored" in page.text
+
+
+def test_long_values_in_lists_are_null(tmp_path: Path) -> None:
+    """So are long tensors in encoded form: decoded, they may take many times as much room."""
+    text = {"pythonClassName": "Text", "text": {}}
+    steps = _steps(text=text, z=_tensor("uint8", -1, encoding="zlib"))
+    sizes = (1024, 1025)
+    record = {
+        "steps/text": ["y" * size for size in sizes],
+        "steps/z": [zlib.compress(bytes(size)) for size in sizes],
+    }
+    with Findings(_write(tmp_path / "a", {"steps": steps}, record)) as found:
+        found.fill(workers=1)
+        for name in ("text", "z"):
+            where = f"len(steps[1].{name}) = 1024 AND steps[2].{name} IS NULL"
+            assert _found(found, where=where) == [0], found.errors
+
+
+def test_classes_of_objects_are_found_in_structs(tmp_path: Path, open_viewer: Open) -> None:
+    """The filter by class works where labels are in a list of structs."""
+    objects = _steps(bbox=_tensor("float32", 4), label=_tensor("int64"))
+    image = {"pythonClassName": "Image", "image": {"dtype": "uint8"}}
+    records = [
+        {"image": image_bytes(), "objects/label": labels, "objects/bbox": [0.1, 0.2, 0.3, 0.4] * 2}
+        for labels in ([3, 4], [4, 4])
+    ]
+    folder = _write(tmp_path / "a", {"image": image, "objects": objects}, *records)
+    viewer = open_viewer(folder)
+    assert viewer.get("/", label="3").values["seen"] == ["0/0"]
+    assert viewer.get("/", label="4", where="objects[1].label = 4").values["seen"] == ["0/1"]
+
+
+def test_structs_that_sql_can_not_name_are_left_out(tmp_path: Path) -> None:
+    """Fields that differ in case alone make no column, and the others are shown."""
+    struct = _struct(a=_tensor("int64"), A=_tensor("bool"))
+    features = {"s": struct, "n": _tensor("uint8")}
+    with Findings(_write(tmp_path / "a", features, {"s/a": 1, "s/A": 1, "n": 5})) as found:
+        found.fill(workers=1)
+        assert _found(found, where="n = 5") == [0]
+        assert [*query_of(found.table).types] == ["n"]
+
+
+def test_the_report_has_the_option(tmp_path: Path) -> None:
+    """A report of a dataset with features.json is written either way."""
+    folder = write_robot(tmp_path / "robot")
+    for words in ((), ("--as-stored",)):
+        out = tmp_path / f"{len(words)}.html"
+        assert main(["report", str(folder), "--out", str(out), *words]) == 0
+        assert "episodes" in out.read_text("utf-8")
