@@ -117,6 +117,8 @@ def test_random_features_are_arrays_as_in_tfds(tfds: Any, seeds: range) -> None:
                 assert payload not in dataset.payloads, about
                 refused += 1
                 continue
+            if payload not in dataset.payloads and damage and damage.how == "drop":
+                continue  # what is missing has as many items as the other fields of its list
             theirs = their_values(tfds, dataset, payload)
             if theirs is not None:
                 compared += 1
