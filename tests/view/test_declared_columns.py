@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tfrtool
+from tests.datasets import flip_bit
 from tests.features.robot import write_robot
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
@@ -118,14 +119,22 @@ def test_pages_show_structs(tmp_path: Path, open_viewer: Open) -> None:
 
 
 def test_a_record_that_differs_is_a_fault(tmp_path: Path, open_viewer: Open) -> None:
-    """It has a row without values, its page says why, and shows what it stores."""
+    """It has a row without values, its page says why, and shows what it stores.
+
+    The first 100 rows are there before the others, and a damaged record has a row, too.
+    """
     records = [{"n": n, "a": [1.0, 2.0]} for n in range(200)]
     records[150] = {"n": 150, "a": [1.0, 2.0, 3.0]}
     features = {"n": _tensor("int64"), "a": _tensor("float32", 2)}
-    viewer = open_viewer(_write(tmp_path / "a", features, *records))
+    folder = _write(tmp_path / "a", features, *records)
+    (shard,) = folder.glob("*.tfrecord*")
+    flip_bit(shard, shard.stat().st_size // 20 + 20)
+    viewer = open_viewer(folder)
+    assert [piece.rows for piece in viewer.live.found.table.pieces] == [100, 100]
+    assert viewer.get("/", fault="payload-crc").values["seen"] == ["0/10"]
     assert viewer.get("/", fault="schema").values["seen"] == ["0/150"]
-    assert viewer.get("/", where="n IS NULL").values["seen"] == ["0/150"]
-    assert "199 records" in viewer.get("/", where="a[2] = 2").text
+    assert viewer.get("/", where="n IS NULL").values["seen"] == ["0/10", "0/150"]
+    assert "198 records" in viewer.get("/", where="a[2] = 2").text
     page = viewer.get("/record/0/150")
     assert "'a': expected" in page.text
     assert "features are shown as stored" in page.text
