@@ -155,7 +155,7 @@ def test_a_wrong_features_json_is_not_followed(tmp_path: Path, open_viewer: Open
     viewer = open_viewer(_write(tmp_path / "a", {"a": _tensor("float32", 2)}, *records))
     page = viewer.get("/", where="a[3] > 6")
     assert "2 records" in page.text
-    assert "they are shown as stored" in page.text
+    assert "features: shown as stored, because" in page.text
 
 
 def test_long_values_in_lists_are_null(tmp_path: Path) -> None:

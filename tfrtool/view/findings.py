@@ -228,7 +228,7 @@ class FindingSteps:
         try:
             found = declared_features(self.paths)
         except TfrtoolError as error:
-            store("features", f"{error}; they are shown as stored")
+            store("features", f"shown as stored, because {error}")
             return None
         store("declared", found)
         return found.columns
