@@ -20,6 +20,8 @@ from tests.objects_written import CLASSES, Thing, changed, name_classes, object_
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.examples.objects.record_features import Layout
+from tfrtool.features.tfds_tree import tfds_of_tree
+from tfrtool.features.types import Struct, Values
 from tfrtool.images.masks import mask_png
 
 THINGS: list[Thing] = [(16, 24, 80, 72, 0), (100, 60, 160, 120, 2)]
@@ -120,6 +122,14 @@ def test_a_loader_of_pytorch(tmp_path: Path, workers: int) -> None:
     assert batch["n"].tolist() == [1, 2]
     assert batch["name"] == [b"a1", b"a2"]
     assert (batch["x"].tolist(), str(batch["x"].dtype)) == ([[1, 1], [2, 1]], "torch.float32")
+    kinds = {"n": "label", "name": "text", "x": "float64[2]", "u": "uint8"}
+    root = Struct({name: Values.parse(kind) for name, kind in kinds.items()})
+    (tmp_path / "features.json").write_text(json.dumps(tfds_of_tree(root)))
+    (batch,) = batches("features")
+    assert batch["n"].tolist() == [1, 2]
+    assert batch["name"] == [b"a1", b"a2"]
+    assert (batch["x"].tolist(), str(batch["x"].dtype)) == ([[1, 1], [2, 1]], "torch.float64")
+    assert (batch["u"].tolist(), str(batch["u"].dtype)) == ([0, 0], "torch.uint8")
 
 
 def test_sizes_and_transforms(tmp_path: Path) -> None:
