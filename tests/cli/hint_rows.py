@@ -254,6 +254,12 @@ convert photos.zip new --to csv | 1
 convert a.tfrecord new.parquet.gz | 2
   ? remove .gz from the name
   > tfrtool convert a.tfrecord new.parquet
+repair foreign.tfrecord new | 1
+  ? use --accept-checksums zero
+  > tfrtool repair foreign.tfrecord new --accept-checksums zero
+repair a.tfrecord new --accept-checksums zlib | 1
+  ? repair it without --accept-checksums
+  > tfrtool repair a.tfrecord new
 repair a.tfrecord new.zst | 2
   ? remove the ending, or use .gz
   > tfrtool repair a.tfrecord new.gz

@@ -16,6 +16,7 @@ from tests.annotated_sets import scenes, write_yolo
 from tests.datasets import flip_bit, image_payload, write_pets
 from tests.examples.strategies import int64, string
 from tests.photos import image_bytes
+from tests.records.checksum_styles import file_of
 from tests.records.strategies import shard_of
 
 __all__ = ["write_world"]
@@ -56,6 +57,7 @@ def write_world(root: Path) -> None:
 def _make_shards(root: Path) -> None:
     good = shard_of(GOOD)
     (root / "a.tfrecord").write_bytes(good)
+    (root / "foreign.tfrecord").write_bytes(file_of("zero", GOOD))
     (root / "notes.tfrecord").write_bytes(shard_of([b"some text", b"more of it"]))
     (root / "pixels.tfrecord").write_bytes(shard_of([PIXELS] * 2))
     (root / "sheet.png").write_bytes(b"an earlier one")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tfrtool.engines.split_shards import map_folds, shift_record_index
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
-from tfrtool.inspection.verify.causes import Causes
+from tfrtool.inspection.verify.causes import STYLED_KINDS, Causes
 from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, RecordFold
+from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import read_records
@@ -256,6 +257,14 @@ class ShardProfile:
             with suppress(OSError):  # it was read a moment ago
                 self.sha256 = sha256[0] if sha256 else file_sha256(self.path)
         return self
+
+    def add_checksum_style(self) -> None:
+        """Add the style of checksums to the first fault, if that is why no record is intact."""
+        if not self.records and self.faults and self.faults[0].kind in STYLED_KINDS:
+            first = self.faults[0]
+            with suppress(ShardError):
+                cause = explain_style(self._source)
+                self.faults = (replace(first, cause=cause), *self.faults[1:])
 
     def add_faults(self, faults: CappedList[Fault]) -> None:
         """Add faults that only a look at other shards has shown."""

@@ -82,8 +82,8 @@ class Fault:
         offset: byte offset, in the uncompressed stream, of the header of the affected record.
         record: index of the affected record, or None if it can't be determined.
         message: the expected and the found value, on one line.
-        cause: likely cause and how to fix it, on one line. None if the cause is unknown, or if the
-            shard was not read by `verify`.
+        cause: likely cause and how to fix it, on one line. None if the cause is unknown. Only
+            `verify` looks for causes, and `inspect_shard` for checksums of other writers.
     """
 
     kind: FaultKind

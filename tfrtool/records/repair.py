@@ -3,17 +3,22 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
+from tfrtool.declare import takes
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
+from tfrtool.records.checksum_styles import ChecksumStyle, detect_style
 from tfrtool.records.compression import Compression, detect_compression, named_compression
 from tfrtool.records.framing import FRAME_SIZE, Fault, Record
 from tfrtool.records.reader import RecordReader
-from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.records.repair_options import RepairOptions
+from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
+from tfrtool.records.styled_reader import StyledReader
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.progress import OnProgress, Progress, no_progress
+from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import AnyPath
 
 
@@ -39,6 +44,8 @@ class RepairReport:
         lost_bytes: total size of these ranges, in bytes.
         faults: first faults, in stream order.
         fault_count: total number of faults.
+        accepted_checksums: the style of checksums that the damaged file was read with; None for
+            TensorFlow's.
     """
 
     shard: AnyPath
@@ -50,6 +57,7 @@ class RepairReport:
     lost_bytes: int
     faults: tuple[Fault, ...]
     fault_count: int
+    accepted_checksums: ChecksumStyle | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -57,11 +65,9 @@ class RepairReport:
         return not self.lost_count and not self.fault_count
 
 
+@takes(RepairOptions)
 def repair_shard(
-    shard: Location,
-    out: str | os.PathLike[str],
-    *,
-    on_progress: OnProgress = no_progress,
+    shard: Location, out: str | os.PathLike[str], options: RepairOptions
 ) -> RepairReport:
     """Recover every intact record of a damaged shard into a new file.
 
@@ -73,63 +79,109 @@ def repair_shard(
         shard: path of the damaged shard, or a binary stream.
         out: path of the file to write, which must not exist. If it ends in ``.gz`` the file is
             compressed with gzip, otherwise like the damaged shard.
-        on_progress: called with the number of bytes read, if the shard is not compressed.
 
     Raises:
         UsageError: ``out`` already exists.
-        ShardError: the shard can't be read.
+        ShardError: the shard can't be read, or has other checksums than ``accept_checksums``.
         CorruptShardError: the shard has no intact record. Nothing is written.
         WriteError: the new file can't be written, or differs from what was written to it.
     """
     source, out = as_source(shard), as_path(out)
-    path = path_of(source)
+    path, accepted = path_of(source), options.accept_checksums
+    style = None if accepted is None else ChecksumStyle(accepted)
     if out.exists() or os.path.lexists(out):
         raise UsageError(
             "already exists", path=out, hint="choose a new file; repair never overwrites one"
         )
     delete_leftovers(out)
-    lost, faults = CappedList[LostRange](), CappedList[Fault]()
-    end = saved = 0
+    losses = _Losses()
     writing = os_errors_as(WriteError, out, "can't be written")
     with open_shard(source) as file, writing, new_file(out, replace=False) as new:
         compression = detect_compression(file)
         new_compression = named_compression(out) or compression
-        reader = RecordReader(file, compression)
+        reader = _open_reader(file, compression, style, path)
+        frame_size = reader.framing.frame_size if isinstance(reader, StyledReader) else FRAME_SIZE
         plain = compression is Compression.NONE
         total = size_of(source, file) if plain and source is path else 0
         with ShardWriter(new, new_compression, digests=False, target=out) as writer:
             for item in _items(reader, path):
                 if isinstance(item, Fault):
-                    faults.add(item)
+                    losses.faults.add(item)
                     continue
-                if item.offset > end:
-                    lost.add(LostRange(offset=end, bytes=item.offset - end))
-                end = item.offset + FRAME_SIZE + len(item.payload)
-                saved += end - item.offset
+                end = losses.add_saved(item.offset, frame_size + len(item.payload))
                 writer.write_record(item)
                 if total:
-                    on_progress(Progress(what="repairing", done=end, total=total, unit="B"))
-        size = reader.find_end()
-        if size > end:
-            lost.add(LostRange(offset=end, bytes=size - end))
+                    options.on_progress(Progress(what="repairing", done=end, total=total, unit="B"))
+        losses.add_lost(reader.find_end())
         if not writer.tally.records:
-            first = faults.entries[0]
-            what = f"no intact records to recover: {first.message}"
-            raise CorruptShardError(what, path=path, record=first.record, offset=first.offset)
+            raise _no_records(source, losses.faults.entries[0], style)
         writer.verify()
     return RepairReport(
         shard=path,
         out=out,
         compression=new_compression,
         records=writer.tally.records,
-        lost=tuple(lost.entries),
-        lost_count=lost.count,
-        lost_bytes=max(size, end) - saved,
-        faults=tuple(faults.entries),
-        fault_count=faults.count,
+        lost=tuple(losses.ranges.entries),
+        lost_count=losses.ranges.count,
+        lost_bytes=losses.bytes,
+        faults=tuple(losses.faults.entries),
+        fault_count=losses.faults.count,
+        accepted_checksums=style,
     )
 
 
-def _items(reader: RecordReader, shard: AnyPath) -> Iterator[Record | Fault]:
+class _Losses:
+    """What a repair could not recover.
+
+    Attributes:
+        ranges: stretches of the stream between the saved records.
+        bytes: how many bytes they have together.
+        faults: the reasons.
+    """
+
+    def __init__(self) -> None:
+        self.ranges, self.faults = CappedList[LostRange](), CappedList[Fault]()
+        self.bytes = self._end = 0
+
+    def add_saved(self, offset: int, size: int) -> int:
+        """Take note of a saved record, and return where it ends."""
+        self.add_lost(offset)
+        self._end = offset + size
+        return self._end
+
+    def add_lost(self, upto: int) -> None:
+        """Take note of the bytes between the last saved record and an offset."""
+        if upto > self._end:
+            self.ranges.add(LostRange(offset=self._end, bytes=upto - self._end))
+            self.bytes += upto - self._end
+
+
+def _open_reader(
+    file: BinaryIO, compression: Compression, style: ChecksumStyle | None, path: AnyPath
+) -> RecordReader | StyledReader:
+    """Return what reads a file, with TensorFlow's checksums or with those of a style."""
+    if style is None:
+        return RecordReader(file, compression)
+    with os_errors_as(ShardError, path):
+        return StyledReader(file, compression, style, path)
+
+
+def _no_records(
+    source: AnyPath | Stream, first: Fault, style: ChecksumStyle | None
+) -> CorruptShardError:
+    """Return the error of a file without intact records; its checksums may be in another style."""
+    reason, hint = first.message, None
+    if style is None and (detected := detect_style(source)) and (found := detected.framing.style):
+        reason, hint = found.finding, f"use --accept-checksums {found.value}"
+    return CorruptShardError(
+        f"no intact records to recover: {reason}",
+        path=path_of(source),
+        record=first.record,
+        offset=first.offset,
+        hint=hint,
+    )
+
+
+def _items(reader: RecordReader | StyledReader, shard: AnyPath) -> Iterator[Record | Fault]:
     with os_errors_as(ShardError, shard):
         yield from reader.read()

@@ -45,18 +45,30 @@ class ResyncPoint(NamedTuple):
 
 def headers(data: bytes) -> Iterator[int]:
     """Yield every position in ``data`` where a length below 4 GiB and its CRC stand."""
+    for position in header_positions(data):
+        length, crc = HEADER.unpack_from(data, position)
+        if length < _FOUR_GIB and mask(crc32c(data[position : position + 8])) == crc:
+            yield position
+
+
+def header_positions(data: bytes) -> Iterator[int]:
+    """Yield every position in ``data`` where a length below 4 GiB and its checksum may stand."""
     last = len(data) - HEADER_SIZE
     for zeros in _ZEROS.finditer(data):
         # The upper half of the length lies within the run, and the lower half before it; or all of
-        # it is zero, and ends where the run does, for its CRC starts with 0x29.
+        # it is zero, and ends where the run does, for its checksum doesn't start with zero.
         first, end = zeros.span()
-        starts = [*range(max(first - 4, 0), min(first, end - 7, last + 1))]
+        yield from range(max(first - 4, 0), min(first, end - 7, last + 1))
         if first <= end - 8 <= last:
-            starts.append(end - 8)
-        for position in starts:
-            length, crc = HEADER.unpack_from(data, position)
-            if length < _FOUR_GIB and mask(crc32c(data[position : position + 8])) == crc:
-                yield position
+            yield end - 8
+
+
+def big_endian_positions(data: bytes) -> Iterator[int]:
+    """Yield every position in ``data`` where a big-endian length and its checksum may stand."""
+    last = len(data) - HEADER_SIZE
+    for zeros in _ZEROS.finditer(data):
+        first, end = zeros.span()
+        yield from range(max(first, end - 8), min(end - 3, last + 1))
 
 
 class Search:

@@ -31,7 +31,7 @@ from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.feature_text import name_text
 from tfrtool.inspection.shard_options import ProtoOptions, ShardOptions
 from tfrtool.inspection.summary.summary_json import shortest_float
-from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
+from tfrtool.page import Bad, Good, Heading, Page, Prose, Table, facts, findings
 from tfrtool.records.compression import Compression
 from tfrtool.storage.opening import read_bounded
 
@@ -202,6 +202,7 @@ def _page(
     page: list[str | Table] = [Heading(printable(str(shard.path))), about]
     found = [(one.title, printable(one.message)) for one in summary.faults]
     page += findings(found, summary.fault_count)
+    page += [Prose(one.cause, "likely: ") for one in summary.faults if one.cause is not None]
     if summary.features:
         page.append(feature_table(summary.features, summary.records))
     for name, indices in summary.hidden.items():

@@ -209,6 +209,7 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
     if schema is None:
         schema = features.schema.schema() if examples else Schema(())
     profile.finish()
+    profile.add_checksum_style()
     return ShardSummary(
         shard=found,
         records=profile.records,

@@ -4,6 +4,7 @@ from functools import cached_property
 
 from tfrtool.errors import ShardError, human_count
 from tfrtool.examples.tfds_metadata import DATASET_INFO
+from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, is_text
 from tfrtool.records.crc import crc32c, mask, unmask
 from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGTH, Fault, FaultKind
@@ -19,6 +20,10 @@ _LOOKED_AT = 256 << 20
 """Bytes from a file's start that show whether it was treated as text."""
 _REPLACED = b"\xef\xbf\xbd"  # U+FFFD, what decoders put for invalid bytes
 _GZIP = b"\x1f\x8b\x08"
+
+
+STYLED_KINDS = frozenset({FaultKind.NOT_TFRECORD, FaultKind.PAYLOAD_CRC})
+"""Faults of a file without intact records that may be due to its writer's checksums."""
 
 
 class Causes:
@@ -39,6 +44,8 @@ class Causes:
             return None
 
     def _cause(self, fault: Fault) -> str | None:
+        if not self._records and fault.kind in STYLED_KINDS and self._style is not None:
+            return self._style
         match fault.kind:
             case FaultKind.EMPTY:
                 return (
@@ -101,6 +108,11 @@ class Causes:
             return "train with --on-error skip to skip damaged records"
         intact = human_count(self._records, "intact record")
         return f"run tfrtool repair to recover its {intact}"
+
+    @cached_property
+    def _style(self) -> str | None:
+        """Return what is wrong with all checksums alike, and how to recover the records."""
+        return explain_style(self._source)
 
     def _read(self, offset: int, size: int) -> bytes:
         with open_shard(self._source) as file:
