@@ -15,6 +15,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import image_payload
+from tests.features.robot import LENGTHS, write_robot
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 
@@ -126,6 +127,12 @@ def test_what_elements_are(module: Any, shards: Path, tmp_path: Path) -> None:
     for wrong in ({"rank": 2, "world_size": 2}, {"shuffle_buffer": -1}):
         with pytest.raises(tfrtool.UsageError):
             module.IterableRecords(path, **wrong)
+
+
+def test_elements_of_features(module: Any, tmp_path: Path) -> None:
+    """The elements are the arrays of features.json, as those of `open_records` are."""
+    records = module.IterableRecords(write_robot(tmp_path / "robot"), decode="features")
+    assert [record["steps"]["action"].shape for record in records] == [(n, 2) for n in LENGTHS]
 
 
 @pytest.mark.skipif(not INSTALLED, reason="PyTorch is not installed")
