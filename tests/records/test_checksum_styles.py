@@ -125,12 +125,25 @@ def test_damage_costs_only_its_record(tmp_path: Path, name: str) -> None:
     assert [fault.kind for fault in report.faults] == [FaultKind.TRUNCATED]
 
 
+@pytest.mark.parametrize("name", CHECKED)
+def test_records_inside_a_damaged_payload_are_not_saved(tmp_path: Path, name: str) -> None:
+    """A payload may hold records, which are none of the file's."""
+    nested = b"\x0a" + FRAMES[name](PAYLOADS[7]) * 2
+    frames = [FRAMES[name](payload) for payload in (PAYLOADS[0], nested, PAYLOADS[1])]
+    frames[1] = frames[1].replace(b"\x0a", b"\x0b", 1)
+    report, saved = repaired(tmp_path, b"".join(frames), style_of(name))
+    assert saved == PAYLOADS[:2]
+    assert report.lost_bytes == len(frames[1])
+
+
 @pytest.mark.parametrize("name", ["zero", "missing"])
 def test_unproven_frames_end_at_damage(tmp_path: Path, name: str) -> None:
     """Without a checksum of lengths, records before the damage are saved and the rest reported."""
     data = file_of(name, PAYLOADS[:5])
-    for tail in (struct.pack("<Q", 2**63), struct.pack("<Q", 2**31 - 1), FRAMES[name](b"x" * 50)):
-        damaged = data + tail[:40] + b"\xff" * 9
+    tails = [struct.pack("<Q", 2**63), struct.pack("<Q", 2**31 - 1)]
+    tails += [FRAMES[name](b"x" * 50)] if name == "zero" else []  # has a checksum that is not zero
+    for tail in tails:
+        damaged = data + tail[:40] + b"\xff" * 9 + file_of(name, PAYLOADS[5:8])
         report, saved = repaired(tmp_path, damaged, name)
         assert saved == PAYLOADS[:5]
         assert (report.lost[0].offset, report.lost_bytes) == (len(data), len(damaged) - len(data))
@@ -141,9 +154,10 @@ def test_unproven_frames_end_at_damage(tmp_path: Path, name: str) -> None:
 def test_zeros_are_no_records(tmp_path: Path, name: str) -> None:
     """Zeros between and after records are one fault each, not thousands of empty records."""
     head, size = file_of(name, PAYLOADS[:5]), 16 * 300
-    data = head + bytes(size) + file_of(name, PAYLOADS[5:]) + bytes(1001)
+    rest = [b"x" * 256, *PAYLOADS[5:]]  # this length, which follows the zeros, starts with one
+    data = head + bytes(size) + file_of(name, rest) + bytes(1001)
     report, saved = repaired(tmp_path, data, name)
-    assert saved == PAYLOADS
+    assert saved == [*PAYLOADS[:5], *rest]
     assert [fault.message for fault in report.faults] == [
         f"{size} zero bytes, which are a gap or empty records",
         "1001 zero bytes, which are a gap or empty records",

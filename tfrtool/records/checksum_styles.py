@@ -198,29 +198,31 @@ class _Chain:
         self._framing = framing
         self.records = self.matching = self.messages = 0
         offset = 0
-        while not (offset > _ENOUGH_BYTES and self.records >= _ENOUGH_RECORDS):
-            length = framing.length_at(window, offset)
-            size = framing.frame_size + (length or 0)
-            if length is None or offset + size > _REACH or window.load(offset, size) < size:
+        self.is_long = False
+        while (length := framing.length_at(window, offset)) is not None:
+            size = framing.frame_size + length
+            is_enough = offset > _ENOUGH_BYTES and self.records >= _ENOUGH_RECORDS
+            self.is_long = is_enough or (offset > 0 and offset + size > _REACH)
+            if self.is_long or offset + size > _REACH or window.load(offset, size) < size:
                 break
             body = offset + framing.header_size
             payload = window.view(body, body + length)
+            stored = window.view(body + length, offset + size)
+            matches = stored == framing.pack(framing.payload_crc(payload))
+            if not matches and not framing.checks_payloads:
+                break
             offset += size
             self.records += 1
-            stored = window.view(body + length, offset)
-            self.matching += stored == framing.pack(framing.payload_crc(payload))
+            self.matching += matches
             self.messages += _is_message(payload)
-        else:
-            self.is_long, self.is_complete = True, False
-            return
-        self.is_long, self.is_complete = False, offset > 0 and not window.load(offset, 1)
+        self.is_complete = offset > 0 and not window.load(offset, 1)
 
     def is_evident(self, *, any_payload: bool) -> bool:
         """Return whether the records show that the stream is framed this way."""
         framing = self._framing
         if framing.checks_payloads:
             return self.matching > 0
-        if not self.records or self.matching < self.records:
+        if not self.records:
             return False
         if not framing.checks_lengths and not (
             self.is_complete or self.is_long or self.records >= _CHAIN

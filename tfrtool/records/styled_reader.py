@@ -156,8 +156,11 @@ class StyledReader:
         while loaded == BLOCK_SIZE:
             window.pinned = start
             loaded = min(window.load(start, BLOCK_SIZE), BLOCK_SIZE)
-            for position in positions(window.view(start, start + loaded)):
-                if self._is_record_at(start + position):
+            block = window.view(start, start + loaded)
+            for position in positions(block):
+                header = block[position : position + framing.header_size]
+                is_header = framing.read_length(header) is not None
+                if is_header and self._is_record_at(start + position):
                     window.pinned = None
                     return start + position
             start += loaded - (HEADER_SIZE - 1)  # a header may lie across the edge of the block
