@@ -25,6 +25,7 @@ TEXTS |= {
 }
 TEXTS |= {
     "--engine-address",
+    "--accept-checksums",
     "--add",
     "--add-source",
     "--dedupe-by",

@@ -202,7 +202,7 @@ def test_steps_of_sequences(tmp_path: Path) -> None:
 def test_sql_over_items(robot: Path, run: Run) -> None:
     """The table is one of items; notes say what was renamed, and what has no rows."""
     sql = "SELECT _record, id, sum(steps_id) AS n, max(_item) AS last FROM records GROUP BY ALL"
-    code, out, err = run("query", robot, f"{sql} ORDER BY 1", "--explode", "steps", "--json")
+    code, out, err = run("query", robot, f"{sql} ORDER BY 1, 2", "--explode", "steps", "--json")
     assert code == 0
     assert [json.loads(line) for line in out.splitlines()] == [
         {"_record": 0, "id": "a", "n": 1, "last": 1},

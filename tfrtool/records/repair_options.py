@@ -15,6 +15,7 @@ class RepairOptions(Options):
         None,
         "Read a file whose writer stored other checksums, which tfrtool verify names. Records are "
         "written with proper ones.",
+        metavar="STYLE",
     )
     on_progress: OnProgress = option(
         no_progress,

@@ -35,11 +35,11 @@ def repair_command(shard: str, out: str, as_json: bool, **words: Any) -> Outcome
     --accept-checksums recovers the records. The styles are:
 
     - zero: all checksums are zero
-    - zero-payload: checksums of lengths are valid, those of payloads are zero
+    - zero-payload: only those of payloads are zero
     - unmasked: CRC-32C without TensorFlow's mask
     - zlib: zlib's CRC-32, with or without the mask
     - big-endian: lengths and checksums are big-endian
-    - missing: each record is a length of 8 bytes and a payload
+    - missing: a length of 8 bytes precedes each payload
 
     With zero, zero-payload and missing, damaged payloads can't be detected.
 
