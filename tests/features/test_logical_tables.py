@@ -72,6 +72,8 @@ def test_paths_are_columns(robot: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(_output(capsys, "query", robot, sql, "--json")) == {"r": 4.0, "a": 1.0}
     with pytest.raises(tfrtool.UsageError, match="steps/reward"):
         tfrtool.read_table(robot, columns="steps/rewards")
+    words = ("query", robot, 'SELECT "steps/rewards" FROM records')
+    assert "did you mean '\"steps/reward\"'?" in _output(capsys, *words, code=2)
 
 
 def test_a_features_json_of_others_is_one_error(

@@ -81,6 +81,12 @@ class _ShardTable:
             return None
         return ExplodedTable.of(self._row_columns.schema(self.columns), self.explode)
 
+    @property
+    def paths(self) -> Sequence[str]:
+        if self.explode is not None or not isinstance(self.columns, FeatureColumns):
+            return ()
+        return self.columns.inner_paths
+
     def schema(self, mentioned: Collection[str]) -> pa.Schema:
         columns = self.columns
         if self._exploded is not None:
@@ -145,6 +151,7 @@ class _ParquetTable:
     """A Parquet or Arrow file."""
 
     path: AnyPath
+    paths: Sequence[str] = ()
 
     def schema(self, _: Collection[str]) -> pa.Schema:
         schema = parquet_reader.read_facts(self.path).schema
@@ -162,6 +169,7 @@ class _TextFile:
     """A file of CSV or JSON."""
 
     path: AnyPath
+    paths: Sequence[str] = ()
 
     @cached_property
     def _table(self) -> TextTable:
@@ -314,7 +322,8 @@ def _located(
 def _answer(known: Mapping[str, _AnyTable], statement: Statement, as_text: bool) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
     tables = {name: _reported(one, statement.names) for name, one in known.items()}
-    with closing(Sandbox(tables, statement)) as sandbox:
+    paths = [path for table in known.values() for path in table.paths]
+    with closing(Sandbox(tables, statement, paths)) as sandbox:
         try:
             sandbox.check()
             with sandbox.read(as_text=as_text) as reader:

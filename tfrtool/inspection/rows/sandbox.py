@@ -5,7 +5,7 @@ It runs in a process of its own, whose memory is limited: see `sql_child`.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -140,11 +140,20 @@ def _fixed_size(kind: pa.DataType) -> int:
 class Sandbox:
     """A database that has only views of rows, and can't reach anything else."""
 
-    def __init__(self, tables: Mapping[str, tuple[pa.Schema, Scan]], statement: Statement) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, tuple[pa.Schema, Scan]],
+        statement: Statement,
+        paths: Sequence[str] = (),
+    ) -> None:
         """Offer rows as tables, with the columns that a statement mentions.
 
-        ``tables`` has the schema and the rows of each. Columns that are called ``_*`` come last.
+        Args:
+            tables: the schema and the rows of each. Columns that are called ``_*`` come last.
+            statement: what is asked.
+            paths: what would be a column if it were mentioned, such as ``steps/reward``.
         """
+        self._paths = paths
         self._connection, self._sql = connect(), statement.sql
         self._rows: list[_Rows] = []
         self._unreadable: list[str] = []  # errors of columns
@@ -258,6 +267,7 @@ class Sandbox:
             if why in str(error):
                 return UsageError(why, hint="leave this column out")
         columns = [name for schema in self._tables.values() for name in schema.names]
+        columns += self._paths if "/" in self._sql else ()
         return as_sql_error(error, columns, self._sql, [*self._tables])
 
     def close(self) -> None:
