@@ -68,6 +68,15 @@ def test_cut_with_an_end_behind_it(sort: str, mode: str) -> None:
         assert audit_image(data[:place] + END).problem == SHORT, share
 
 
+def test_cut_before_the_last_restart() -> None:
+    """A JPEG without its last row of blocks is refused, wherever the row before it ends."""
+    data = jpeg("restarts")
+    start, end = longest(data)
+    last = data.rindex(b"\xff\xd6", start, end)
+    for missing in range(20):
+        assert audit_image(data[: last - missing] + END).problem == SHORT, missing
+
+
 @pytest.mark.parametrize("sort", SORTS)
 def test_too_much_data(sort: str) -> None:
     """Data behind the last pixel means that some before it was damaged; fill bytes are none."""

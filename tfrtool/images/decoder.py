@@ -171,11 +171,10 @@ def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> No
             if early and end - start > 2 * _SPARE:
                 raise RefusedImageError("extra data after the last pixel")
             wants_more = decoder.give(view[spare + 2 : end], _LOOKAHEAD, b"\0", b"\0")
-            # A decoder that waits for a restart gets it, and wants its data then.
-            restarts = len(_RESTART.findall(view[start:end])) if many and wants_more else 0
-            wants_more = wants_more and decoder.give(
-                bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0"
-            )
+            if many and wants_more:
+                # A decoder that waits for a restart gets it, and wants its data then.
+                restarts = len(_RESTART.findall(view[start:end]))
+                wants_more = decoder.give(bytes((0xFF, 0xD0 + restarts % 8)), b"\0", b"\0")
             if not (decoder.finished or (many and wants_more)):
                 raise RefusedImageError("the data ends before the last pixel")
             fed = end
