@@ -81,7 +81,7 @@ def _parts(strings: pa.Array) -> tuple[Ints, NDArray[np.uint8]]:
 def _decompressed(
     data: NDArray[np.uint8], ends: Ints, most: int
 ) -> tuple[list[bytes], dict[int, str]]:
-    """Return unpacked strings of at most so many bytes, and by index why others can't be."""
+    """Return unpacked strings, and by index why others can't be unpacked, such as too long ones."""
     parts, bad, total = list[bytes](), dict[int, str](), 0
     view = memoryview(data.tobytes())
     for index, (start, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):

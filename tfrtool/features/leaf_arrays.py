@@ -135,7 +135,7 @@ class LeafArrays:
         return LeafPart(lengths, items, is_present)
 
     def missing(self, count: int) -> LeafPart:
-        """Return the leaf of a record that doesn't have it, but so many items of its list."""
+        """Return the leaf of a record that lacks it, but has items of its list."""
         level = self.leaf.level
         if level == 1:
             return LeafPart(([count],), self._defaults(count), is_present=False)

@@ -56,12 +56,19 @@ class DeclaredFeatures:
         path: the features.json that says it.
         notes: what is not shown, a clause each.
         problem: why a features.json can't be read.
+        others: a note on features of the first records that it doesn't name.
     """
 
     root: Struct | None = None
     path: AnyPath | None = None
     notes: tuple[str, ...] = ()
     problem: str | None = None
+    others: str | None = None
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """The notes, with that on other features."""
+        return self.notes if self.others is None else (*self.notes, self.others)
 
     @property
     def columns(self) -> FeatureColumns | None:
@@ -190,7 +197,7 @@ def _compared(found: DeclaredFeatures, sample: _Sample) -> DeclaredFeatures:
     if not others:
         return found
     what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
-    return replace(found, notes=(*found.notes, f"not shown: {what}; {AS_STORED}"))
+    return replace(found, others=f"not shown: {what}; {AS_STORED}")
 
 
 def _check_sample(root: Struct, sample: _Sample, path: AnyPath | None) -> None:

@@ -172,7 +172,8 @@ def convert(
         what = "--as-stored applies to records that become a table"
         raise UsageError(what)
     if options.explode is not None:
-        _check_explode(options, source_format, target_format)
+        others = ("proto", "exact", "rename", "schema", "cast")
+        _check_makes_table("explode", others, options, source_format, target_format)
     stem_path = folder.with_suffix("") if single else folder
     if named_compression(stem_path) or _may_be_compressed(stem_path.name):
         stem_path = stem_path.with_suffix("")
@@ -386,17 +387,30 @@ def _message_format(
     options: ConvertOptions, source_format: Format, target_format: Format
 ) -> Format:
     """Return a format of payloads that decodes the messages of --proto."""
+    others = ("exact", "lists", "rename", "schema", "cast", "label_feature")
+    payloads = _check_makes_table("proto", others, options, source_format, target_format)
+    return type(payloads)(MessageColumns.read(str(options.proto)))
+
+
+def _check_makes_table(
+    name: str,
+    others: Sequence[str],
+    options: ConvertOptions,
+    source_format: Format,
+    target_format: Format,
+) -> PayloadFormat:
+    """Return a format of payloads; `UsageError` if an option that makes tables doesn't fit it."""
     if not isinstance(source_format, PayloadFormat):
         titles = titles_of_formats(lambda spec: spec.holds == "payloads")
-        raise UsageError(f"--proto applies to {titles}, not to {source_format.name}")
+        raise UsageError(f"--{name} applies to {titles}, not to {source_format.name}")
     if target_format.spec.holds != "table":
-        what = f"--proto makes tables, and {target_format.name} is not one"
+        what = f"--{name} makes tables, and {target_format.name} is not one"
         names = names_of_formats(lambda spec: spec.holds == "table")
         raise UsageError(what, hint=f"use a table format: --to {names}")
-    others = ("exact", "lists", "rename", "schema", "cast", "label_feature")
-    for name in (name for name in others if getattr(options, name)):
-        raise UsageError(f"--proto and --{name.replace('_', '-')} cannot be used together")
-    return type(source_format)(MessageColumns.read(str(options.proto)))
+    for other in (other for other in others if getattr(options, other)):
+        what = f"--{name} and --{other.replace('_', '-')} cannot be used together"
+        raise UsageError(what)
+    return source_format
 
 
 def _declared_format(
@@ -418,8 +432,7 @@ def _declared_format(
             return source_format, []
         if not asked:
             declared = declared_features(shards)
-            columns = declared.columns
-            notes = [note for note in declared.notes if not note.startswith("not shown: ")]
+            columns, notes = declared.columns, [*declared.notes]  # the scan finds all others
     elif source_format.name == "tfrecord":
         columns = ranking_columns(
             shards,
@@ -433,20 +446,6 @@ def _declared_format(
     if described is not None and asked:
         return source_format, [f"with {asked[0]}, features are written as they are stored"]
     return source_format if columns is None else type(source_format)(columns), notes
-
-
-def _check_explode(options: ConvertOptions, source_format: Format, target_format: Format) -> None:
-    """Raise a `UsageError` if records can't become a row for each item of a list."""
-    if not isinstance(source_format, PayloadFormat):
-        titles = titles_of_formats(lambda spec: spec.holds == "payloads")
-        raise UsageError(f"--explode applies to {titles}, not to {source_format.name}")
-    if target_format.spec.holds != "table":
-        what = f"--explode makes tables, and {target_format.name} is not one"
-        names = names_of_formats(lambda spec: spec.holds == "table")
-        raise UsageError(what, hint=f"use a table format: --to {names}")
-    others = ("proto", "exact", "rename", "schema", "cast")
-    for name in (name for name in others if getattr(options, name)):
-        raise UsageError(f"--explode and --{name} cannot be used together")
 
 
 def _exploded(

@@ -89,6 +89,6 @@ def read_feature_tree(dataset: str | os.PathLike[str], options: ScanOptions) -> 
 def _compared(shards: Sequence[AnyPath]) -> Iterator[str]:
     """Yield what is not in features.json, and whether the first records differ from it."""
     try:
-        yield from declared_features(shards).notes
+        yield from declared_features(shards).all_notes
     except SchemaError as error:
         yield f"records differ from {FEATURES}: {error.what}; run tfrtool verify to list them"

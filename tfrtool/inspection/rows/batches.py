@@ -274,7 +274,7 @@ def declared_columns(
     None for all other records. The errors are those of `infer_columns`.
     """
     declared = declared_features(shards)
-    for text in declared.notes:
+    for text in declared.all_notes:
         on_note(text)
     if declared.columns is not None:
         return declared.columns

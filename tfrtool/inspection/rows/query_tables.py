@@ -278,7 +278,7 @@ def _known(
 def _declared(shards: Sequence[AnyPath]) -> tuple[Columns | None, Sequence[str]]:
     """Return the columns that features.json describes, and notes; it is tried on some records."""
     declared = declared_features(shards)
-    return declared.columns, declared.notes
+    return declared.columns, declared.all_notes
 
 
 def _inferred(shards: Sequence[AnyPath], fold: ColumnsFold) -> Columns:
