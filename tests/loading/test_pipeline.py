@@ -272,6 +272,17 @@ def test_iterators_that_fill_one_cache(
     assert sorted(labels_of(batches)) == list(range(TOTAL))
 
 
+@pytest.mark.more  # the fault it looks for is a race
+def test_iterators_that_begin_together_have_different_epochs(tmp_path: Path) -> None:
+    """Iterators in threads have the epochs, and so the orders, that they have in turn."""
+    dataset = tfrtool.dataset(write_numbered(tmp_path / "d", [20]))
+    in_threads, in_turn = (load(dataset, cache="none", training=True) for _ in range(2))
+    iterators = [iter(in_threads) for _ in range(200)]
+    with ThreadPoolExecutor(16) as pool:
+        orders = list(pool.map(labels_of, iterators))
+    assert sorted(orders) == sorted(labels_of(in_turn) for _ in iterators)
+
+
 def test_a_cache_in_memory_is_read_once(tmp_path: Path) -> None:
     """After the first epoch, the shards may go away."""
     directory = write_numbered(tmp_path / "d", [20, 20])

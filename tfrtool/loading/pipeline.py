@@ -225,11 +225,15 @@ def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], T
 def _next_epochs(options: LoadOptions) -> TfDataset:
     """Return the numbers of the epochs of an iterator: each goes on where the last one ended."""
     with tf.device("CPU:0"):  # where all of tf.data is
-        counter = tf.Variable(options.first_epoch, dtype=tf.int64, trainable=False)
+        iterators = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def numbers(_: Tensor) -> TfDataset:
-        end = counter.assign_add(options.epochs)
-        return tf.data.Dataset.range(end - options.epochs, end)
+        # One operation reads and counts: iterators may begin in several threads.
+        earlier = tf.raw_ops.ResourceCountUpTo(
+            resource=iterators.handle, limit=tf.int64.max, T=tf.int64
+        )
+        start = options.first_epoch + earlier * options.epochs
+        return tf.data.Dataset.range(start, start + options.epochs)
 
     return tf.data.Dataset.range(1).flat_map(numbers)
 
