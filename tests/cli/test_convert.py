@@ -243,9 +243,9 @@ def test_what_differs_is_found(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """If a file doesn't hold what was to be in it, the record is named, and nothing is left."""
-    from tfrtool.convert.formats import text_formats
+    from tfrtool.convert.formats import json_lines
 
-    monkeypatch.setattr(text_formats, "as_json", lambda row: {**row, "n": min(row["n"], 2)})
+    monkeypatch.setattr(json_lines, "as_json", lambda row: {**row, "n": min(row["n"], 2)})
     line = failure(capsys, 1, "convert", shards, tmp_path / "out", "--to", "jsonl")
     assert "record 3" in line
     assert "read back" in line

@@ -25,9 +25,9 @@ from tfrtool.errors import SourceError, os_errors_as, printable
 from tfrtool.images.pixels import png_of
 from tfrtool.sources.archives import OFFSET_BITS, PartReader, Spool, open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.formats.json_rows import parse_json
 from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.sources.formats.tar_samples import TarSample, TarSamples
-from tfrtool.sources.formats.text_rows import parse_json
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import ItemReader, Source
 from tfrtool.sources.label_choice import KEEP

@@ -12,6 +12,7 @@ from typing import Any
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_task import ConvertTask, read_rows
+from tfrtool.convert.formats.csv_table import CsvFormat
 from tfrtool.convert.formats.format_specs import (
     FORMAT_NAMES,
     FORMATS,
@@ -31,7 +32,6 @@ from tfrtool.convert.formats.record_format import (
 )
 from tfrtool.convert.formats.schema_types import apply_schema, read_schema, schema_types
 from tfrtool.convert.formats.single_file import check_target, write_single
-from tfrtool.convert.formats.text_formats import CsvFormat
 from tfrtool.convert.source_records import faults_of, find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies

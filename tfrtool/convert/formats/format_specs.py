@@ -103,7 +103,7 @@ FORMATS: Mapping[str, FormatSpec] = {
         FormatSpec(
             name="jsonl",
             title="JSON Lines",
-            implementation=f"{_PACKAGE}.text_formats:JsonLinesFormat",
+            implementation=f"{_PACKAGE}.json_lines:JsonLinesFormat",
             holds="table",
             file_pattern=re.compile(r"\.(jsonl|ndjson)(\.gz)?$", re.IGNORECASE),
             file_name="{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl",
@@ -115,7 +115,7 @@ FORMATS: Mapping[str, FormatSpec] = {
         FormatSpec(
             name="csv",
             title="CSV",
-            implementation=f"{_PACKAGE}.text_formats:CsvFormat",
+            implementation=f"{_PACKAGE}.csv_table:CsvFormat",
             holds="table",
             file_pattern=re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE),
             file_name="{dataset}-{split}-{index:05d}-of-{count:05d}.csv",

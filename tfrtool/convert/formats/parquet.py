@@ -56,7 +56,7 @@ from tfrtool.sources.formats.parquet_reader import (
     read_facts,
     read_own_batches,
 )
-from tfrtool.sources.formats.text_rows import check_column_count
+from tfrtool.sources.formats.table_limits import check_column_count
 from tfrtool.storage.remote_path import AnyPath
 
 _GROUP_BYTES = 64 * 1024 * 1024

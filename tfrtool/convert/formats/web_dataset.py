@@ -11,9 +11,10 @@ from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
+from tfrtool.convert.formats.cell_columns import Row, with_texts
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, WriteBatch
-from tfrtool.convert.formats.text_formats import Row, RowFormat, with_texts
+from tfrtool.convert.formats.row_format import RowFormat
 from tfrtool.errors import SchemaError, SourceError, printable
 from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
 from tfrtool.examples.content import describe_bytes, is_text
@@ -25,8 +26,8 @@ from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.archives import starts_tar
 from tfrtool.sources.folders.listing import is_image_name
+from tfrtool.sources.formats.json_rows import NumberError, parse_json
 from tfrtool.sources.formats.tar_samples import SKIPPED, TarSample, TarSamples
-from tfrtool.sources.formats.text_rows import NumberError, parse_json
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.remote_path import AnyPath

@@ -24,7 +24,8 @@ from tfrtool.sources.annotations.annotation_reader import (
     split_in_name,
 )
 from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
-from tfrtool.sources.formats.text_rows import DELIMITERS, check_column_count, csv_rows
+from tfrtool.sources.formats.csv_rows import DELIMITERS, csv_rows
+from tfrtool.sources.formats.table_limits import check_column_count
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,

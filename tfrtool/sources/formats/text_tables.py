@@ -1,6 +1,6 @@
 """CSV and JSON files as Arrow tables, whose columns have types that hold every value as it is.
 
-Features have fewer types: see `tfrtool.convert.formats.text_formats`, which has the same readers.
+Features have fewer types: see `tfrtool.convert.formats.cell_columns`.
 """
 
 import json
@@ -12,16 +12,10 @@ import pyarrow as pa
 
 from tfrtool.errors import SourceError, os_errors_as, printable, reason_of
 from tfrtool.examples.dtypes import INT64
-from tfrtool.sources.formats.text_rows import (
-    cell_number,
-    check_column_count,
-    check_header,
-    check_row_count,
-    check_width,
-    csv_rows,
-    detect_delimiter,
-    json_rows,
-)
+from tfrtool.sources.formats.cell_types import cell_number
+from tfrtool.sources.formats.csv_rows import check_header, check_width, csv_rows, detect_delimiter
+from tfrtool.sources.formats.json_rows import json_rows
+from tfrtool.sources.formats.table_limits import check_column_count, check_row_count
 from tfrtool.sources.formats.unpacked import open_unpacked, plain_suffix
 from tfrtool.storage.limits import MAX_TEXT_ROW_BYTES
 from tfrtool.storage.remote_path import AnyPath

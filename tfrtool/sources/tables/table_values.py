@@ -18,7 +18,7 @@ from tfrtool.examples.objects.record_features import (
     Layout,
     RecordFeatures,
 )
-from tfrtool.sources.formats.text_rows import CellTypes, cell_number
+from tfrtool.sources.formats.cell_types import CellTypes, cell_number
 from tfrtool.sources.items import UnfitError
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,

@@ -18,12 +18,9 @@ from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.folders.listing import SPLIT_NAMES, FolderReader, is_image_name
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.formats.arrow_magic import is_arrow
-from tfrtool.sources.formats.text_rows import (
-    check_column_count,
-    csv_rows,
-    detect_delimiter,
-    json_rows,
-)
+from tfrtool.sources.formats.csv_rows import csv_rows, detect_delimiter
+from tfrtool.sources.formats.json_rows import json_rows
+from tfrtool.sources.formats.table_limits import check_column_count
 from tfrtool.sources.formats.unpacked import open_unpacked, plain_suffix
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source, UnfitError
