@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from tfrtool.convert.formats.format_specs import FormatName
+from tfrtool.convert.formats.format_specs import (
+    FormatName,
+    FormatSpec,
+    names_of_formats,
+    titles_of_formats,
+)
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
@@ -305,6 +310,16 @@ class EditOptions(RunOptions, NameOptions):
     )
 
 
+CHANGES_EXACT = "--exact cannot be used together with --select, --rename or --cast"
+
+_EXCLUDED: Mapping[str, Sequence[str]] = {
+    "schema": ("select", "lists", "exact"),
+    "proto": ("exact", "lists", "rename", "schema", "cast", "label_feature"),
+    "explode": ("proto", "exact", "rename", "schema", "cast"),
+}
+"""Options of convert that cannot be used together with others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
     """Options of convert."""
@@ -382,6 +397,68 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
     on_note: Callable[[str], None] = option(
         lambda _: None, "Called with each loss and note before anything is written.", cli=None
     )
+
+    def check(self, source: FormatSpec, target: FormatSpec, *, single: bool) -> None:
+        """Raise a `UsageError` if options don't fit the formats, or each other.
+
+        Args:
+            source: the format to read.
+            target: the format to write.
+            single: whether the target is one file.
+        """
+        self._check_together()
+        if self.flatten and not source.flattens:
+            titles = titles_of_formats(lambda spec: spec.flattens)
+            raise UsageError(f"--flatten applies to {titles}, not to {source.name}")
+        if "csv" not in (source.name, target.name):
+            for name in self.changed():
+                what = f"{name} applies to CSV, not to {source.name} or {target.name}"
+                raise UsageError(what)
+        elif source.name != "csv":
+            self._check_csv_written()
+        if self.index and (single or target.name != "tfrecord"):
+            raise UsageError("--index requires a directory of TFRecord shards as TARGET")
+        for name in ("proto", "explode"):
+            if getattr(self, name) is not None:
+                _check_makes_table(name, source, target)
+        if self.as_stored and not (source.holds == "payloads" and target.holds == "table"):
+            raise UsageError("--as-stored applies to records that become a table")
+        if self.label_feature and target.holds == "table":
+            titles = titles_of_formats(lambda spec: spec.holds != "table")
+            raise UsageError(f"--label-feature applies to {titles}, not to {target.name}")
+        if self.cast and source.holds == target.holds == "payloads":
+            what = "--cast applies to tables, and neither SOURCE nor TARGET is one"
+            raise UsageError(what, hint="change records with --cast of tfrtool edit")
+
+    def _check_together(self) -> None:
+        """Raise a `UsageError` for two options that exclude each other, whatever the formats."""
+        for name, others in _EXCLUDED.items():
+            for other in others if getattr(self, name) not in (None, False) else ():
+                if getattr(self, other):
+                    names = f"--{name} and --{other.replace('_', '-')}"
+                    raise UsageError(f"{names} cannot be used together")
+        if self.exact and (self.select or self.rename or self.cast):
+            raise UsageError(CHANGES_EXACT)
+
+    def _check_csv_written(self) -> None:
+        """Raise a `UsageError` for options with which CSV can be read, but not written."""
+        from tfrtool.sources.formats.cell_types import cell_number
+
+        self.check_written()
+        for text in self.null:
+            if cell_number(text) is not None:
+                raise UsageError(f"--null {text!r} is a number, which a value may be")
+
+
+def _check_makes_table(name: str, source: FormatSpec, target: FormatSpec) -> None:
+    """Raise a `UsageError` if an option that makes a table of payloads is given for others."""
+    if source.holds != "payloads":
+        titles = titles_of_formats(lambda spec: spec.holds == "payloads")
+        raise UsageError(f"--{name} applies to {titles}, not to {source.name}")
+    if target.holds != "table":
+        names = names_of_formats(lambda spec: spec.holds == "table")
+        what = f"--{name} makes tables, and {target.name} is not one"
+        raise UsageError(what, hint=f"use a table format: --to {names}")
 
 
 @dataclass(frozen=True, kw_only=True)

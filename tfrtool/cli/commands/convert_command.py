@@ -38,7 +38,8 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
 
     Exit code 3 means that damaged records, or records that aren't Examples, were skipped.
     """
-    from tfrtool.convert.formats.conversion import convert, shorten_notes
+    from tfrtool.convert.formats.conversion import convert
+    from tfrtool.convert.formats.convert_notes import shorten_notes
 
     if target == "-" and as_json and not words["dry_run"]:
         raise UsageError("--json cannot be used with standard output as TARGET")

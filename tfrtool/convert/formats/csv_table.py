@@ -23,7 +23,7 @@ from tfrtool.convert.formats.cell_columns import (
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, Scan, WriteBatch
 from tfrtool.convert.formats.row_format import RowFormat, create_text, schema_next_to
-from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as, printable
+from tfrtool.errors import SchemaError, SourceError, os_errors_as, printable
 from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER
 from tfrtool.examples.example import DType
 from tfrtool.inspection.rows.batches import LABEL_NAME, rows_of
@@ -101,13 +101,6 @@ class CsvFormat(RowFormat):
         self._options = options = options or CsvOptions()
         self._delimiter, self._nulls = options.delimiter, options.null
         self._quote = "" if options.quote == "none" else options.quote
-
-    def check_written(self) -> None:
-        """Raise a `UsageError` for options with which CSV can be read, but not written."""
-        self._options.check_written()
-        for text in self._nulls:
-            if cell_number(text) is not None:
-                raise UsageError(f"--null {text!r} is a number, which a value may be")
 
     def scan(self, path: AnyPath) -> Scan:
         """Read a file through, and note which delimiter was detected."""

@@ -163,6 +163,14 @@ class Scan:
         return Piece(path=self.path, first=first, rows=rows, position=self.positions[at])
 
 
+def total_fold(scans: Sequence[Scan]) -> ColumnsFold:
+    """Return what scans found of the features of all payloads."""
+    total = ColumnsFold()
+    for scan in scans:
+        total.merge(scan.fold)
+    return total
+
+
 class Format(abc.ABC):
     """A format of files with records. It has no state but options, and is picklable."""
 
@@ -238,10 +246,10 @@ def naming_file(path: AnyPath) -> Iterator[None]:
         raise
 
 
-def format_of(name: str) -> Format:
-    """Return a format by its name."""
-    implementation: type[Format] = resolve_name(FORMATS[name].implementation)
-    return implementation()
+def format_of(name: str, *args: Any, **options: Any) -> Format:
+    """Return a format by its name, made with these arguments of its class."""
+    implementation: Callable[..., Format] = resolve_name(FORMATS[name].implementation)
+    return implementation(*args, **options)
 
 
 def find_format_files(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
@@ -268,7 +276,7 @@ def find_format_files(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
     return [file for file in files if file.name.lower().endswith(_PACKED)][:1]
 
 
-def format_of_files(paths: Sequence[AnyPath]) -> Format:
+def format_of_files(paths: Sequence[AnyPath]) -> FormatSpec:
     """Return the format of files; `UsageError` if they have several."""
     formats = {_format_of_file(path): path for path in reversed(paths)}
     if len(formats) > 1:
@@ -279,7 +287,7 @@ def format_of_files(paths: Sequence[AnyPath]) -> Format:
             ),
             hint="use --from to read those of one format",
         )
-    return format_of(next(iter(formats)))
+    return FORMATS[next(iter(formats))]
 
 
 def format_of_name(name: str) -> FormatSpec | None:

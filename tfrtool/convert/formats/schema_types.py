@@ -2,25 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Columns, ColumnType, Form, check_shape
 from tfrtool.examples.example import DType, feature_key
 from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote_path import AnyPath
 
 
-def read_schema(options: ConvertOptions, path: AnyPath) -> DataSchema:
+class ChosenTypes(NamedTuple):
+    """The types that options give columns.
+
+    Attributes:
+        casts: by the names of columns.
+        schema: the content of the file of --schema.
+    """
+
+    casts: Mapping[str, ColumnType]
+    schema: DataSchema | None
+
+
+def chosen_types(options: ConvertOptions) -> ChosenTypes:
+    """Return the types of --cast and --schema; `UsageError` if they are invalid."""
+    casts = {name: ColumnType.parse(word) for name, word in (options.cast or {}).items()}
+    schema = None if options.schema is None else _read_schema(as_path(options.schema))
+    return ChosenTypes(casts, schema)
+
+
+def _read_schema(path: AnyPath) -> DataSchema:
     """Read the file of --schema; `UsageError` if no columns have its types."""
-    others = {
-        "--select": options.select is not None,
-        "--lists": options.lists,
-        "--exact": options.exact,
-    }
-    for name in (name for name, is_used in others.items() if is_used):
-        raise UsageError(f"--schema and {name} cannot be used together")
     try:
         schema = DataSchema.read(path)
     except SchemaError as error:

@@ -1,0 +1,191 @@
+"""The columns of several files of a table as one: their types, forms and shapes."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tfrtool.convert.formats.record_format import Format, Scan
+from tfrtool.errors import SchemaError, SourceError, some_of
+from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, Form
+from tfrtool.examples.arrow.foreign import conversion_error
+from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
+from tfrtool.examples.example import DType, feature_name
+
+_ERRORS_NAMED = 3
+"""Number of columns that one error names."""
+
+
+def merge_columns(
+    source_format: Format,
+    scans: Sequence[Scan],
+    select: Sequence[str],
+    cast: Mapping[str, ColumnType],
+    *,
+    lists: bool,
+) -> tuple[Columns, list[str]]:
+    """Return the columns of the files of a table, and notes."""
+    kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
+    if len(kinds) > 1:
+        found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
+        raise SchemaError("the files hold different kinds of records", found=found)
+    seen: dict[tuple[bool, bytes], list[tuple[Column, Scan]]] = {}
+    for scan in scans:
+        for one in scan.content.columns.columns:
+            seen.setdefault((one.is_list, one.key), []).append((one, scan))
+    merged, notes, errors = [], list[str](), dict[str, SchemaError | SourceError]()
+    for (is_list, key), occurrences in seen.items():
+        name = feature_name(key)
+        if select and name not in select:
+            merged.append(occurrences[0][0])  # only its presence counts
+            continue
+        forms = {one.form for one, _ in occurrences}
+        forms |= set() if len(occurrences) == len(scans) else {Form.OPTIONAL}
+        form = _form(forms, lists, is_list)
+        try:
+            column, note = _merge_column(source_format, occurrences, form, cast.get(name))
+        except (SchemaError, SourceError) as error:
+            errors[name] = error
+            continue
+        merged.append(column)
+        notes += [f"column {name!r}{note}"] if note else []
+    if errors:
+        raise _cast_error(errors, scans)
+    return Columns(next(iter(kinds)), tuple(merged)), notes
+
+
+def _cast_error(
+    errors: Mapping[str, SchemaError | SourceError], scans: Sequence[Scan]
+) -> SchemaError | SourceError:
+    """Return the error for columns whose types have to be chosen; there is at least one."""
+    if len(errors) == 1:
+        return next(iter(errors.values()))
+    casts = some_of([f"--cast {name}:TYPE" for name in errors], _ERRORS_NAMED, " ")
+    path = scans[0].path if len(scans) == 1 else None
+    reasons = [error.what for error in errors.values()]
+    return conversion_error(reasons, path, f"use {casts} to choose their types")
+
+
+def _merge_column(
+    source_format: Format,
+    occurrences: Sequence[tuple[Column, Scan]],
+    form: Form,
+    cast: ColumnType | None,
+) -> tuple[Column, str]:
+    """Return what a column is in all files, and a note on its type."""
+    first = occurrences[0][0]
+    name = feature_name(first.key)
+    dtype, note = _dtype(source_format, name, occurrences, cast)
+    logical, shape = _logical(name, occurrences, cast), _shape(name, occurrences, cast)
+    if form is Form.FEATURE:
+        dtype, note = None, ""
+    texts = (one.is_text or one.dtype is not DType.STRING for one, _ in occurrences)
+    column = Column(
+        key=first.key,
+        form=form,
+        dtype=dtype,
+        is_list=first.is_list,
+        is_text=dtype is DType.STRING and all(texts),
+        logical=logical if dtype else None,
+        shape=shape if form is Form.LIST else (),
+    )
+    return column, note
+
+
+def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
+    """Return the form that holds all that columns of these forms hold."""
+    for wider in (Form.FEATURE, Form.LIST):
+        if wider in forms:
+            return wider
+    if is_list:
+        return Form.SCALAR
+    optional = {*forms} - {Form.SCALAR}
+    if (lists and optional == {Form.OPTIONAL}) or optional == {Form.OPTIONAL, Form.EMPTY}:
+        return Form.LIST
+    return Form.FEATURE if len(optional) > 1 else next(iter(optional or forms))
+
+
+def _logical(
+    name: str, occurrences: Sequence[tuple[Column, Scan]], cast: ColumnType | None
+) -> str | None:
+    """Return the word for times or decimals in a column, if it has these."""
+    words = {one.logical: (one, scan.path) for one, scan in reversed(occurrences)}
+    if len(words) > 1 and cast is None:
+        types = ((one.logical or one.dtype, path) for one, path in reversed(words.values()))
+        places = [f"{getattr(one, 'value', one)} in {path}" for one, path in types]
+        raise _conflict(name, "types", places)
+    word = next(iter(words))
+    same = cast is None or (cast.logical == "timestamp" and (word or "").startswith("timestamp"))
+    return word if same or cast is None else cast.logical
+
+
+def _conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
+    """Return the error for a column whose types differ between files."""
+    hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
+    return SchemaError(f"conflicting {what} of {name!r}: {' and '.join(places)}", hint=hint)
+
+
+def _shape(
+    name: str, occurrences: Sequence[tuple[Column, Scan]], cast: ColumnType | None
+) -> tuple[int, ...]:
+    """Return the shape of the tensors in a column; a cast makes lists of them."""
+    if cast is not None:
+        return next((one.shape[:1] and (-1,) for one, _ in occurrences), ())
+    shapes = {
+        one.shape or (-1,): scan.path
+        for one, scan in reversed(occurrences)
+        if one.form is Form.LIST
+    }
+    levels = [{*sizes} - {0} for sizes in zip(*shapes, strict=False)]
+    if len({*map(len, shapes)}) > 1 or any(len(sizes) > 1 for sizes in levels[1:]):
+        places = [f"{[*shape]} in {path}" for shape, path in reversed(shapes.items())]
+        raise _conflict(name, "shapes", places)
+    if not all(levels):
+        return ()
+    shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
+    return shape if any(one.shape for one, _ in occurrences) else ()
+
+
+def _dtype(
+    source_format: Format,
+    name: str,
+    occurrences: Sequence[tuple[Column, Scan]],
+    chosen: ColumnType | None,
+) -> tuple[DType | None, str]:
+    """Return the type of a column, and a note.
+
+    Doubles become int64 where all of them, in all files, are whole.
+    """
+    total, singles, cast = NumberRange(), False, None if chosen is None else chosen.dtype
+    for column, scan in occurrences:
+        if name in scan.numbers:
+            total.merge(scan.numbers[name])
+        else:
+            singles |= column.dtype is DType.FLOAT32
+    all_integral = total.seen and total.all_integral and not singles
+    dtypes = {
+        DType.INT64 if all_integral and one.dtype is DType.FLOAT32 else one.dtype: scan.path
+        for one, scan in reversed(occurrences)
+        if one.dtype is not None
+    }
+    places = [f"{one.value} in {dtypes[one]}" for one in reversed(dtypes)]
+    try:
+        dtype = cast or source_format.widest(dtypes)
+    except ValueError as error:
+        raise _conflict(name, "types", places) from error
+    if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
+        return dtype, f" becomes text: it is {' and '.join(places)}"
+    if dtype is DType.INT64 and total.doubles and total.all_integral:
+        return dtype, ": whole numbers become int64"
+    if dtype is not DType.FLOAT32 or not total.seen:
+        return dtype, ""
+    for _, scan in occurrences if cast is None else ():
+        wide = scan.numbers[name].wide if name in scan.numbers else None
+        if wide is not None:
+            row, value = wide
+            rounds = f"--cast {name}:float32 to round it, or " if abs(value) < FLOAT32_END else ""
+            raise SourceError(
+                f"column {name!r} would become float32, which can't hold {value!r}",
+                path=scan.path,
+                record=row,
+                hint=f"use {rounds}--cast {name}:string to keep its digits",
+            )
+    change = f"the largest relative change is {total.change:.3g}"
+    return dtype, f": numbers become float32; {change if total.change else 'no value changes'}"

@@ -1,0 +1,88 @@
+"""What a conversion changes or leaves out: a clause each."""
+
+import re
+from collections.abc import Collection, Sequence
+
+from tfrtool.convert.formats.record_format import Content, Scan, total_fold
+from tfrtool.errors import human_count, some_of
+from tfrtool.examples.arrow.columns import Columns
+from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.sources import AS_STORED
+
+_VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")
+"""What differs between notes that say the same of several columns."""
+
+_NOTES_ALIKE = 3
+
+
+def shorten_notes(notes: Sequence[str]) -> list[str]:
+    """Return notes without those that repeat three others on further columns, and their number."""
+    alike: dict[str, list[str]] = {}
+    for text in notes:
+        alike.setdefault(_VALUES.sub("", text), []).append(text)
+    shortened = []
+    for texts in alike.values():
+        shortened += texts[:_NOTES_ALIKE]
+        if len(texts) > _NOTES_ALIKE:
+            more = human_count(len(texts) - _NOTES_ALIKE, "similar note")
+            shortened.append(f"{more} on other columns; use --json to list them all")
+    return shortened
+
+
+def blank_notes(
+    scans: Sequence[Scan], select: Collection[str], retained: Collection[str]
+) -> list[str]:
+    """Return notes on columns without values that aren't kept, a clause each."""
+    blank = {scan.path: {*scan.blank} for scan in scans}
+    valued = {n for scan in scans for n in scan.content.columns.names if n not in blank[scan.path]}
+    skipped = dict.fromkeys(name for scan in scans for name in scan.blank if name not in valued)
+    names = (name for name in skipped if name not in retained and (not select or name in select))
+    return [f"column {name!r} has no values; skipped" for name in names]
+
+
+def stored_notes(columns: Columns) -> list[str]:
+    """Return how records store values of other types, a clause each."""
+    notes = []
+    for name, column in zip(columns.names, columns.columns, strict=False):
+        if column.logical:
+            form = "int64, in microseconds" if column.dtype is DType.INT64 else "text"
+            notes.append(f"column {name!r}: {column.logical.partition('(')[0]}s become {form}")
+        if len(column.shape) > 1 or column.shape > (0,):
+            notes.append(f"column {name!r}: tensors become flat lists, in row-major order")
+    return notes
+
+
+def undeclared_notes(scans: Sequence[Scan], columns: Columns) -> list[str]:
+    """Return a note on features that features.json doesn't describe, and no column has."""
+    total = total_fold(scans)
+    if not isinstance(columns, FeatureColumns) or columns.kind is not PayloadKind.EXAMPLE:
+        return []
+    known = {column.key for column in columns.stored.columns}
+    others = [feature.name for feature in total.features() if feature.key not in known]
+    if not others:
+        return []
+    what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
+    return [f"not converted: {what}; {AS_STORED}"]
+
+
+def table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
+    """Return what no table has of files of payloads, a clause each."""
+    total, columns = total_fold(scans), content.columns.columns
+    others = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
+    losses = []
+    if others and content.columns.parsed:
+        losses.append(f"records that are not Examples: {others:,}")
+    if total.skipped and len(columns) == len(total.columns().columns):  # all that there are
+        losses.append(f"features beyond the first {len(columns):,}")
+    return losses
+
+
+def renamed_notes(columns: Columns) -> list[str]:
+    """Return which features have other names as columns, a clause each."""
+    return [
+        f"feature {name!r} becomes column {column!r}"
+        for column, one in zip(columns.names, columns.columns, strict=False)
+        if column != (name := feature_name(one.key))
+    ]

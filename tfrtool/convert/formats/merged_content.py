@@ -1,0 +1,229 @@
+"""What the files of a conversion hold together: their columns, class names and images."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tfrtool.convert.carried import CarriedMetadata
+from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.column_merge import merge_columns
+from tfrtool.convert.formats.convert_notes import undeclared_notes
+from tfrtool.convert.formats.convert_task import read_rows
+from tfrtool.convert.formats.record_format import Content, Format, Scan, total_fold
+from tfrtool.convert.formats.schema_types import ChosenTypes, apply_schema
+from tfrtool.errors import SchemaError, UsageError
+from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, DecodedColumns, Form
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.roles import is_image
+from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.examples.tfds_metadata import LABEL_SIGNS, labels_file
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.inspection.rows.batches import LABEL_NAME
+from tfrtool.records.tally import Tally
+from tfrtool.storage.remote_path import AnyPath
+from tfrtool.writing.job_report import Faults
+
+_SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
+"""Number of files, and of rows in each, that show whether a column has images."""
+
+
+def merge_contents(
+    source_format: Format,
+    scans: Sequence[Scan],
+    folders: Sequence[AnyPath],
+    options: ConvertOptions,
+    types: ChosenTypes,
+) -> tuple[Content, list[str]]:
+    """Return what files hold together, and notes on types; of the columns the selected, or all.
+
+    Raises:
+        SchemaError: the files don't agree on a type.
+        SourceError: float32 would change whole numbers, and no cast asks for it.
+        UsageError: a column is selected or cast that isn't there.
+    """
+    first, is_exact = scans[0].content, _is_exact(source_format, scans, options)
+    if any(scan.content.declared != first.declared for scan in scans):
+        raise SchemaError("some of the files have a schema next to them, others don't")
+    select: Sequence[str] = () if options.explode else options.select or ()
+    if types.schema is not None:
+        select = [spec.name for spec in types.schema.features]
+    columns, uncast, notes = _columns(source_format, scans, select, options, types)
+    cast_columns = columns.select(types.casts)
+    if source_format.payloads and not isinstance(columns, DecodedColumns):
+        _check_text_casts(cast_columns, types.casts)
+    if LABEL_NAME not in columns.names:
+        select = [name for name in select if name != LABEL_NAME]
+    if types.schema is not None:
+        columns = apply_schema(columns.select(select), types.schema, types.casts)
+    content = Content(
+        columns=columns.select(select) if select else columns,
+        exact=is_exact and not (select or types.casts),
+        class_names=_class_names(scans),
+        class_files=first.class_files,
+        tfds=None if select else first.tfds,
+        declared=first.declared,
+        native=None if uncast is None else _native(columns, uncast),
+    )
+    if columns.kind is not PayloadKind.EXAMPLE:
+        return content, notes
+    if source_format.payloads:
+        content = _with_metadata(content, folders, tfds=not select)
+    return replace(content, images=_images(source_format, scans, content)), notes
+
+
+def _is_exact(source_format: Format, scans: Sequence[Scan], options: ConvertOptions) -> bool:
+    """Return whether rows have the payloads; `UsageError` if they should, and can't."""
+    has_payloads = not source_format.payloads and all(scan.content.exact for scan in scans)
+    if options.exact and not (source_format.payloads or has_payloads):
+        hint = "convert it without --exact"
+        raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
+    return options.exact or has_payloads
+
+
+def _columns(
+    source_format: Format,
+    scans: Sequence[Scan],
+    select: Sequence[str],
+    options: ConvertOptions,
+    types: ChosenTypes,
+) -> tuple[Columns, Columns | None, list[str]]:
+    """Return the columns of all files, those of payloads before a cast, and notes."""
+    content = scans[0].content
+    casts = dict(types.casts)
+    if isinstance(content.columns, DecodedColumns):
+        columns = _decoded_columns(scans, options)
+        return columns, None, undeclared_notes(scans, columns)
+    if source_format.payloads:
+        uncast = StoredTypes.read(scan.path for scan in scans).apply(
+            total_fold(scans).table_columns(lists=options.lists)
+        )
+        return _retyped(uncast, casts), uncast, []
+    is_typed = all(scan.content.exact for scan in scans) or (
+        bool(source_format.widening) and content.declared
+    )
+    if types.schema is not None and not is_typed:
+        specs = types.schema.features
+        casts = {one.name: ColumnType(one.dtype) for one in specs if one.dtype} | casts
+    rows = [scan for scan in scans if scan.rows] or scans[:1]
+    columns, notes = merge_columns(source_format, rows, select, casts, lists=options.lists)
+    return columns, None, notes
+
+
+def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
+    """Return the class names of all files; `SchemaError` if they differ."""
+    class_names: dict[str, tuple[str, ...]] = {}
+    for scan in scans:
+        for name, names in scan.content.class_names.items():
+            if class_names.setdefault(name, names) != names:
+                what = f"its class names of {name!r} differ from those of the other files"
+                raise SchemaError(what, path=scan.path)
+    return class_names
+
+
+def _with_metadata(content: Content, folders: Sequence[AnyPath], *, tfds: bool) -> Content:
+    """Return the content of payloads with the class names and features.json next to them."""
+    carried, class_names = CarriedMetadata(folders), dict(content.class_names)
+    for name in _label_names(content.columns):
+        files = (labels_file(name, sign) for sign in LABEL_SIGNS)
+        text = next((carried.labels[one] for one in files if one in carried.labels), "")
+        if text:
+            lines = (line.strip() for line in text.split("\n"))
+            class_names[name] = tuple(filter(None, lines))
+    return replace(
+        content,
+        class_names=class_names,
+        class_files=carried.labels,
+        tfds=carried.features if tfds else None,
+    )
+
+
+def _label_names(columns: Columns) -> Sequence[str]:
+    """Return the columns of whole numbers, which may have names of classes."""
+    if isinstance(columns, FeatureColumns):
+        return columns.numbers
+    named = zip(columns.names, columns.columns, strict=True)
+    return [name for name, column in named if column.dtype is DType.INT64]
+
+
+def _decoded_columns(scans: Sequence[Scan], options: ConvertOptions) -> Columns:
+    """Return the columns of files that hold the same messages or the same tree of features.
+
+    Raises:
+        SchemaError: they hold different ones.
+        UsageError: an option that applies to features alone.
+    """
+    first = scans[0]
+    for scan in scans:
+        if scan.content.columns != first.content.columns:
+            what = f"its columns are not those of {first.path.name}"
+            raise SchemaError(what, path=scan.path)
+    for name in ("cast", "lists", "schema"):
+        if getattr(options, name):
+            hint = "use --as-stored when you make the table"
+            raise UsageError(f"--{name} doesn't apply to nested columns", hint=hint)
+    return first.content.columns
+
+
+def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
+    """Return columns with some other types."""
+    columns.select(types)
+    if types and columns.kind is not PayloadKind.EXAMPLE:
+        raise UsageError(f"--cast applies to tf.train.Examples, not to {columns.kind.title}")
+    changed = []
+    for name, column in zip(columns.names, columns.columns, strict=False):
+        if name in types and column.dtype is None:
+            hint = "change records with --cast of tfrtool edit"
+            raise UsageError(f"feature {name!r} has several types", hint=hint)
+        changed.append(_cast_column(name, column, types[name]) if name in types else column)
+    return replace(columns, columns=tuple(changed))
+
+
+def _cast_column(name: str, column: Column, target: ColumnType) -> Column:
+    """Return a column with another type; `UsageError` if it has that type already."""
+    changed = target.of(column)
+    is_bytes = column.dtype is DType.STRING and not column.is_text  # which is another error
+    if changed == column and not is_bytes:
+        what = f"--cast changes nothing: column {name!r} is {target.logical or column.value_type}"
+        raise UsageError(what, hint="convert it without the cast")
+    return changed
+
+
+def _check_text_casts(columns: Columns, cast: Mapping[str, ColumnType]) -> None:
+    """Raise a `SchemaError` if bytes that are not text would be cast to string."""
+    pairs = zip(columns.names, columns.columns, strict=False)
+    text = ColumnType(DType.STRING)
+    names = [n for n, one in pairs if cast.get(n) == text and one.dtype and not one.is_text]
+    for name in names[:1]:
+        what = f"column {name!r} can't be cast to string: some of its values are not UTF-8 text"
+        raise SchemaError(what, hint="without the cast, its bytes are kept as they are")
+
+
+def _native(columns: Columns, native: Columns) -> Columns | None:
+    """Return columns with their types before a cast; None if these are the same."""
+    known = {(one.key, one.is_list): one for one in native.columns}
+    found = []
+    for one in columns.columns:
+        original = known[one.key, one.is_list]
+        shape = original.shape if one.form is Form.LIST else ()
+        found.append(
+            one if original.dtype is None else replace(original, form=one.form, shape=shape)
+        )
+    uncast = replace(columns, columns=tuple(found))
+    return None if uncast == columns else uncast
+
+
+def _images(source_format: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
+    """Return the columns that have an encoded image in each of the first records of some files."""
+    names, seen = [], set[str]()
+    if isinstance(content.columns, FeatureColumns):
+        return content.columns.images
+    for name, column in zip(content.columns.names, content.columns.columns, strict=True):
+        is_bytes = column.dtype is DType.STRING and not column.is_text and column.form.is_single
+        names += [name] if is_bytes else []
+    for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
+        piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
+        chosen = replace(content, columns=content.columns.select(names), exact=False)
+        for batch in read_rows(source_format, [piece], chosen, Tally(), Faults()):
+            values = {one: batch.column(one).drop_null().to_pylist() for one in names}
+            names = [one for one in names if all(map(is_image, values[one]))]
+            seen |= {one for one in names if values[one]}
+    return tuple(one for one in names if one in seen)

@@ -1,0 +1,94 @@
+"""What the files of a conversion hold: each is read through once, before anything is written."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.payload_formats import PayloadFormat
+from tfrtool.convert.formats.record_format import Format, Scan, naming_file
+from tfrtool.engines.pool import map_shards
+from tfrtool.examples.arrow.columns import DecodedColumns
+from tfrtool.features.sources import declared_features, read_features_files
+from tfrtool.features.types import Struct, has_logical_types
+from tfrtool.inspection.rows.ranking_shards import ranking_columns
+from tfrtool.records.stream import total_bytes
+from tfrtool.storage.progress import BYTES, Meter
+from tfrtool.storage.remote_path import AnyPath
+
+_MIN_BYTES_PER_PROCESS = 64 * 1024 * 1024
+"""Bytes that are scanned in the time that a process takes to start, roughly."""
+
+
+class ScannedFiles(NamedTuple):
+    """What files hold.
+
+    Attributes:
+        format: their format; if payloads are not columns of features, with those that they become.
+        scans: what each file holds, by path.
+        notes: how payloads become columns, one clause each.
+    """
+
+    format: Format
+    scans: Mapping[AnyPath, Scan]
+    notes: Sequence[str] = ()
+
+
+def scan_files(
+    source_format: Format, paths: Sequence[AnyPath], options: ConvertOptions, makes_table: bool
+) -> ScannedFiles:
+    """Read files through.
+
+    Raises:
+        SourceError: a file can't be read, or is not what its name indicates.
+        SchemaError: no feature can hold a column.
+    """
+    notes = list[str]()
+    if makes_table:
+        source_format, notes = _declared_format(options, source_format, paths)
+    meter = Meter(options.on_progress, "scanning", BYTES, total_bytes(paths))
+    scan = partial(_scan, source_format)
+    found = map_shards(scan, paths, options.pool, _MIN_BYTES_PER_PROCESS, on_counts=meter.add)
+    scans = {one.path: one for one in found}
+    meter.finish()
+    return ScannedFiles(source_format, scans, notes)
+
+
+def _scan(source_format: Format, path: AnyPath) -> Scan:
+    with naming_file(path):
+        return source_format.scan(path)
+
+
+def _declared_format(
+    options: ConvertOptions, source_format: Format, shards: Sequence[AnyPath]
+) -> tuple[Format, list[str]]:
+    """Return a format of payloads that decodes what is known of them, and notes.
+
+    That is what features.json describes, or lists of Examples. Where features.json describes only
+    what features hold by themselves, they are decoded as such.
+    """
+    if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
+        return source_format, []
+    asked = [f"--{name}" for name in ("cast", "lists", "schema") if getattr(options, name)]
+    described = read_features_files([*dict.fromkeys(path.parent for path in shards)]).root
+    columns: DecodedColumns | None = None
+    notes = list[str]()
+    if described is not None:
+        if not has_logical_types(described):
+            return source_format, []
+        if not asked:
+            declared = declared_features(shards)
+            columns, notes = declared.columns, [*declared.notes]  # the scan finds all others
+    elif source_format.name == "tfrecord":
+        columns = ranking_columns(
+            shards,
+            notes.append,
+            exact=True,
+            workers=options.pool,
+            on_progress=options.on_progress,
+        )
+        asked += ["--exact"] if options.exact else []
+        described = None if columns is None else Struct({})
+    if described is not None and asked:
+        return source_format, [f"with {asked[0]}, features are written as they are stored"]
+    return source_format if columns is None else type(source_format)(columns), notes
