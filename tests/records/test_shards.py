@@ -88,7 +88,10 @@ def test_shards_that_are_meant_to_be_empty(
         assert found.notes[-1].endswith(f"1 shard without records not included ({empty})")
     code, out, _ = run("verify", shard.parent)
     assert (code, f"not included ({empty})" in " ".join(out.split())) == (0, True)
-    assert run("verify", shard.with_name(empty))[0] == 3
+    code, out, _ = run("verify", shard.with_name(empty))
+    assert (code, "the job that wrote them has finished" in " ".join(out.split())) == (
+        (0, True) if folder == "spark" else (3, False)
+    )
     shard.with_name(marker).unlink()
     assert run("verify", shard.parent)[0] == (3 if folder == "spark" else 0)
 

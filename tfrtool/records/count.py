@@ -96,6 +96,31 @@ def count_records(shard: Location) -> int:
     return found.records
 
 
+def first_numbers(shards: Sequence[AnyPath]) -> dict[AnyPath, int]:
+    """Return the number of each shard's first record, if records of all shards are counted.
+
+    Records that are damaged are counted, too, so that the number of no other depends on them.
+    """
+    numbers = dict[AnyPath, int]()
+    following = 0
+    for position, path in enumerate(shards, 1):
+        numbers[path] = following
+        if position < len(shards):
+            found = count_shard(path)
+            following += _last_number(path) + 1 if found.faults else found.records
+    return numbers
+
+
+def _last_number(path: AnyPath) -> int:
+    """Return the number of the last record of a damaged shard; -1 without any."""
+    last = -1
+    with open_shard(path) as file:
+        for item in read_records(file, verify_payload=False):
+            number = item.record if isinstance(item, Fault) else item.index
+            last = last if number is None else number
+    return last
+
+
 def as_error(path: AnyPath, fault: Fault, *, in_dataset: bool = False) -> CorruptShardError:
     """Return a shard's first fault as an error, with what to do about it."""
     hint = None  # the message says what it is instead of a TFRecord file

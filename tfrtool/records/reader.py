@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.records.compression import (
@@ -31,6 +32,7 @@ from tfrtool.records.framing import (
     Record,
     holds_header,
 )
+from tfrtool.records.partitions import is_finished
 from tfrtool.records.resync import Search
 from tfrtool.records.stream import Location, as_source, open_shard
 from tfrtool.records.window import BLOCK_SIZE, Window
@@ -65,7 +67,8 @@ def read_shard(
         verify_payload: whether payload CRCs are checked. Length CRCs always are.
 
     Yields:
-        Records and faults, in the order of the file. A shard without any record yields one fault.
+        Records and faults, in the order of the file. A shard without any record yields one fault,
+        unless the job that wrote it has finished: see `is_finished`.
 
     Raises:
         ShardError: the file can't be read.
@@ -298,7 +301,7 @@ class RecordReader:
             kind, message = FaultKind.DECOMPRESSION, self._inflater.failure
             yield self._fault(kind, offset, message, known=size > 0)
         elif not rest:
-            if offset == 0:
+            if offset == 0 and not self._is_finished():
                 plain = self._inflater is None
                 message = "file is empty" if plain else "file decompresses to nothing"
                 yield self._fault(FaultKind.EMPTY, 0, message, known=False)
@@ -313,6 +316,11 @@ class RecordReader:
             noun = "bytes" if size > 1 else "byte"
             message = f"{size} trailing {noun} after the last record"
             yield self._fault(FaultKind.TRAILING_BYTES, offset, message, known=False)
+
+    def _is_finished(self) -> bool:
+        """Return whether the file is a part of a finished job, which may be empty."""
+        name = getattr(self._file, "name", None)
+        return isinstance(name, str) and is_finished(Path(name))
 
     def _bad_length(
         self, offset: int, length: int, stored: int, found: int

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tfrtool.errors import UsageError
+from tfrtool.records.partitions import (
+    PartitionFolder,
+    folder_of_partitions,
+    split_of_partition,
+)
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.remote_path import AnyPath
 
@@ -78,8 +83,9 @@ class ShardSet:
 
     def split_below(self, root: AnyPath) -> str | None:
         """Return its split: that of the names, or else of a folder in a dataset's directory."""
-        if self.split is None and self.directory != root:
-            return self.directory.name.removeprefix(_TFX_FOLDER)
+        folder = folder_of_partitions(self.directory, root)
+        if self.split is None and folder != root:
+            return folder.name.removeprefix(_TFX_FOLDER)
         return self.split
 
     @property
@@ -174,7 +180,9 @@ def _split(directory: AnyPath, prefix: str, suffix: str) -> str | None:
     match = _TFDS.fullmatch(prefix)
     if match is not None:
         return match["split"]
-    folder = directory.name
+    folder = folder_of_partitions(directory).name
+    if (split := split_of_partition(PartitionFolder.parse(folder))) is not None:
+        return split
     if folder.startswith(_TFX_FOLDER) and len(folder) > len(_TFX_FOLDER):
         return folder.removeprefix(_TFX_FOLDER)
     words = [word for word in re.split(r"[-_.]", prefix) if word.lower() in _SPLITS]

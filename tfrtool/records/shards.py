@@ -22,6 +22,7 @@ from tfrtool.errors import (
 )
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.framing import Fault, FaultKind
+from tfrtool.records.partitions import PartitionFolder, is_finished, partition_columns
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import (
     COMPRESSED_NAME,
@@ -41,8 +42,6 @@ _HEAD = 4096
 _NAMED = 8
 _MOST_REMOTE_FOLDERS = 16
 """Folders of a store that are searched for further shards: each takes a request."""
-_COMPLETE = "_SUCCESS"
-"""The file that Spark writes into a folder once all its files are complete."""
 _DISCARDED = "discarded-data-"
 """What TFRecorder's shards of rejected images start with."""
 _MOST_EMPTY_BYTES = 64
@@ -198,34 +197,38 @@ def _without_empty(shards: Sequence[_Source]) -> tuple[Sequence[_Source], list[s
 
     Others may be empty because their writer stopped. If all of them are empty, they are kept.
     """
-    complete = dict[AnyPath, bool]()
     empty = list[str]()
     others = list[_Source]()
+    finished = dict[AnyPath, bool]()  # by folder
     for shard in shards:
-        if isinstance(shard, Path) and _is_meant_empty(shard, complete):
+        if isinstance(shard, Path) and _is_meant_empty(shard, finished):
             empty.append(printable(shard.name))
         else:
             others.append(shard)
-    if not empty or not others:
+    if not empty:
         return shards, []
-    count = human_count(len(empty), "shard")
-    return others, [f"{count} without records not included ({some_of(empty, _NAMED)})"]
+    count, names = human_count(len(empty), "shard"), some_of(empty, _NAMED)
+    if others:
+        return others, [f"{count} without records not included ({names})"]
+    if any(finished.values()):
+        return shards, [f"{count} without records: the job that wrote them has finished ({names})"]
+    return shards, []
 
 
-def _is_meant_empty(shard: Path, complete: dict[AnyPath, bool]) -> bool:
+def _is_meant_empty(shard: Path, finished: dict[AnyPath, bool]) -> bool:
     """Return whether a shard has no records, and its writer was not interrupted.
 
-    ``complete`` caches which folders are marked as complete.
+    ``finished`` caches for which folders this is known.
     """
     folder = shard.parent
-    if folder not in complete:
-        complete[folder] = (folder / _COMPLETE).exists()
-    if not complete[folder] and not shard.name.startswith(_DISCARDED):
+    if folder not in finished:
+        finished[folder] = is_finished(shard)
+    if not finished[folder] and not shard.name.startswith(_DISCARDED):
         return False
     with suppress(OSError, ShardError):
         if shard.stat().st_size < _MOST_EMPTY_BYTES:
             first = next(read_shard(shard), None)
-            return isinstance(first, Fault) and first.kind is FaultKind.EMPTY
+            return first is None or (isinstance(first, Fault) and first.kind is FaultKind.EMPTY)
     return False
 
 
@@ -424,10 +427,13 @@ def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
         return _with_note(
             _descend(versions[max(versions)], finder), f"using version {last[-1]}, {which}"
         )
-    if shards := [shard for folder in below for shard in finder.shards(folder)]:
-        folders = [*dict.fromkeys(printable(shard.parent.name) for shard in shards)]
+    if shards := _in_partitions(below, finder):
+        return DatasetFolders(directory, tuple(shards), _partition_notes(shards))
+    if shards := [shard for folder in below for shard in _partitioned(folder, finder)]:
+        tops = (shard.relative_to(directory).parts[0] for shard in shards)
+        folders = [*dict.fromkeys(map(printable, tops))]
         note = f"reading the shards in its folders {some_of(folders, _NAMED)}"
-        return DatasetFolders(directory, tuple(shards), (note,))
+        return DatasetFolders(directory, tuple(shards), (note, *_partition_notes(shards)))
     configs = [path for path in below if any(_version(one.name) for one in finder.folders(path))]
     names = ", ".join(printable(path.name) for path in configs)
     if len(configs) > 1:
@@ -438,6 +444,37 @@ def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
             _descend(configs[0], finder), f"using configuration {names}, the only one"
         )
     return DatasetFolders(directory, ())
+
+
+def _in_partitions(folders: Iterable[AnyPath], finder: _ShardFinder) -> list[AnyPath]:
+    """Return the shards in those of some folders that are values of a column."""
+    partitions = [one for one in folders if PartitionFolder.parse(one.name) is not None]
+    return [shard for one in partitions for shard in _partitioned(one, finder)]
+
+
+def _partitioned(folder: AnyPath, finder: _ShardFinder) -> list[AnyPath]:
+    """Return the shards in a folder, or else in the folders in it that are values of a column."""
+    if shards := finder.shards(folder):
+        return shards
+    below = (one for one in finder.folders(folder) if not _is_link(one))
+    return _in_partitions(below, finder)
+
+
+def _is_link(path: AnyPath) -> bool:
+    return isinstance(path, Path) and path.is_symlink()
+
+
+def _partition_notes(shards: Sequence[AnyPath]) -> tuple[str, ...]:
+    """Report the columns that folders are."""
+    columns = [
+        f"{printable(one.name)} ({human_count(len({*one.values.values()}), 'value')})"
+        for one in partition_columns(shards)
+    ]
+    if not columns:
+        return ()
+    noun, them = ("column", "it") if len(columns) == 1 else ("columns", "them")
+    names = some_of(columns, _NAMED)
+    return (f"its folders give the {noun} {names}; records don't contain {them}",)
 
 
 def _with_note(found: DatasetFolders, note: str) -> DatasetFolders:

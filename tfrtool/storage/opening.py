@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
@@ -84,7 +85,13 @@ def open_regular(
         from tfrtool.storage.remote.remote_file import RemoteFile
 
         return RemoteFile(path if isinstance(path, RemotePath) else remote_path(path))
-    return open(open_descriptor(path, follow=follow), "rb", buffering=buffering)
+    name = os.fspath(path)
+    opener = partial(_opened, follow=follow)
+    return open(name, "rb", buffering=buffering, opener=opener)
+
+
+def _opened(name: str, _: int, *, follow: bool) -> int:
+    return open_descriptor(name, follow=follow)
 
 
 def read_bounded(

@@ -15,10 +15,13 @@ from tfrtool.declare import option
 from tfrtool.errors import ShardError, UsageError, human_bytes, printable
 from tfrtool.inspection.inspect_options import CatOptions
 from tfrtool.inspection.shard_options import ProtoOptions
+from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.sources.formats.csv_options import CsvOptions
 
 if TYPE_CHECKING:
+    from tfrtool.examples.arrow.columns import Columns
     from tfrtool.features.feature_columns import FeatureColumns
+    from tfrtool.inspection.rows.extra_columns import ExtraColumns
     from tfrtool.inspection.rows.payload_json import PayloadJson
     from tfrtool.records.framing import Record
     from tfrtool.records.stream import Stream
@@ -61,6 +64,51 @@ def _declared_columns(sources: "Sequence[AnyPath | Stream]") -> "FeatureColumns 
     from tfrtool.inspection.rows.batches import declared_columns
 
     return declared_columns(shards, note)
+
+
+def _extra_columns(
+    sources: "Sequence[AnyPath | Stream]",
+    columns: "Columns | None",
+    names: Sequence[str] | None,
+) -> "tuple[Sequence[str] | None, ExtraColumns | None]":
+    """Return the selected features, and the columns that no record stores, if there are any.
+
+    Without features.json, any selected name may be that of a feature.
+    """
+    from tfrtool.records.partitions import partition_columns
+    from tfrtool.records.stream import Stream
+
+    shards = [source for source in sources if not isinstance(source, Stream)]
+    if "_index" not in (names or ()) and not partition_columns(shards):
+        return names, None
+    from tfrtool.inspection.rows.cat import extra_columns
+
+    others, extra = extra_columns(shards, columns, names)
+    return names if columns is None else others, extra
+
+
+def _with_extra(
+    content: dict[str, Any],
+    extra: "ExtraColumns | None",
+    location: "tuple[AnyPath, int]",
+    names: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Return what is printed of a record, with the columns that it doesn't store."""
+    if extra is None:
+        return content
+    features = content.get("features", {})
+    values = {
+        name: as_json(value, nulls=True)
+        for name, value in extra.values(*location).items()
+        if names is None or name not in features
+    }
+    for name in features.keys() & values.keys():
+        values[f"{name}_"] = values.pop(name)
+    if "features" not in content:
+        return content | values
+    shown = features | values
+    order = dict.fromkeys(name for name in names or () if name in shown)
+    return content | {"features": {name: shown[name] for name in order | shown}}
 
 
 def _described(
@@ -167,7 +215,14 @@ def cat_command(
         return damage.outcome()
     sources = resolve_sources(shards)
     columns = None if choices["as_stored"] or proto is not None else _declared_columns(sources)
-    payloads = PayloadJson(select=names, as_base64=as_base64, proto=message, columns=columns)
+    chosen, extra = _extra_columns(sources, columns or message, names)
+    payloads = PayloadJson(
+        select=chosen,
+        as_base64=as_base64,
+        proto=message,
+        columns=columns,
+        extra=[] if extra is None else [one.name for one in extra.columns],
+    )
     line: Callable[[Mapping[str, Any]], str] = json.dumps
     skipped: set[str] = set()
     if form != "jsonl":
@@ -184,6 +239,7 @@ def cat_command(
         if isinstance(content, str):
             damage(LocatedFault(path=path, fault=unparseable(record, content)))
             continue
+        content = _with_extra(content, extra, (path, record.index), names)
         pending.append(line({"shard": str(path), "record": record.index} | content))
         shown += 1
         if shown > _HELD or names is None or not payloads.unseen():

@@ -26,6 +26,12 @@ from tfrtool.examples.short_payloads import shorten
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import declared_features
+from tfrtool.inspection.rows.extra_columns import (
+    INDEX,
+    ExtraColumn,
+    ExtraColumns,
+    index_column,
+)
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.framing import Fault, LocatedFault, Record
@@ -58,9 +64,6 @@ _CACHED_RECORD = 64
 
 _MOST_CACHED = 32 * 1024 * 1024
 """Bytes of shortened records, about, that are cached for a second pass."""
-
-LABEL_NAME = "label_name"
-"""The column with the class name of each record's label, where class names are known."""
 
 
 class Batch(NamedTuple):
@@ -116,17 +119,25 @@ class CachedRecords(NamedTuple):
                     yield batch.table, self.places[:, [one.index for one in batch.records]]
 
 
+LABEL_NAME = "label_name"
+"""The column with the class name of each record's label, where class names are known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowColumns:
     """The columns that a row has besides its features: `PLACES`, and `LABEL_NAME` perhaps.
 
     Attributes:
+        shards: the files.
+        extra: the columns that no record stores.
         sources: what names the shards: files, patterns or directories.
         splits: the split of each shard, once `with_splits` has found them.
         label: the feature whose class names are known.
         class_names: these names, by class number.
     """
 
+    shards: Sequence[AnyPath] = ()
+    extra: tuple[ExtraColumn, ...] = ()
     sources: Paths = ()
     splits: Mapping[AnyPath, str] | None = None
     label: str | None = None
@@ -141,7 +152,8 @@ class RowColumns:
     ) -> "RowColumns":
         """Return the columns for records of shards, whose features have ``columns``."""
         folder = shards[0].parent if shards else None
-        found = cls(sources=sources)
+        extra = ExtraColumns.of(shards, [*columns.to_arrow().names, LABEL_NAME]).columns
+        found = cls(shards=shards, extra=extra, sources=sources)
         # A feature with one value in each record comes first.
         for candidates in _label_candidates(columns):
             features = dict.fromkeys(candidates, Feature(dtype=DType.INT64, values=(0,)))
@@ -158,14 +170,28 @@ class RowColumns:
         found = find_files(self.sources).splits.items() if self.sources else ()
         return replace(self, splits={p: name for name, one in found if name for p in one.shards})
 
-    def schema(self, columns: Columns) -> pa.Schema:
-        """Return the schema of batches with these columns and those of features."""
+    def with_index(self) -> "RowColumns":
+        """Return the same with the column `INDEX`, which costs a pass over headers."""
+        return replace(self, extra=(*self.extra, index_column(self.shards)))
+
+    def schema(self, columns: Columns, mentioned: Collection[str] = ()) -> pa.Schema:
+        """Return the schema of batches with these columns and those of features.
+
+        `INDEX` is a column only if it is mentioned.
+        """
         text = pa.dictionary(pa.int32(), pa.string())
         types = (text, pa.int64(), pa.int64(), pa.int64(), text)
         fields = [*map(pa.field, PLACES, types), *columns.to_arrow()]
+        fields += [pa.field(one.name, one.kind) for one in self.extra]
+        if self.adds_index(columns, mentioned):
+            fields.append(pa.field(INDEX, pa.int64()))
         if self.class_names and LABEL_NAME not in columns.names:
             fields.append(pa.field(LABEL_NAME, text))
         return pa.schema(fields)
+
+    def adds_index(self, columns: Columns, names: Collection[str]) -> bool:
+        """Return whether `INDEX` is among names, and not the name of a feature."""
+        return INDEX in names and INDEX not in columns.to_arrow().names
 
     def narrowed(self, columns: Columns, fields: Collection[str]) -> Columns:
         """Return those of the columns that these fields of the schema are made of."""
@@ -190,6 +216,7 @@ class RowColumns:
             which = np.full(size, -1 if split is None else 0, np.int32)
             columns[PLACES[4]] = text_array(which, [split or ""])
         columns |= zip(table.schema.names, table.columns, strict=True)
+        columns |= {one.name: one.array(path, places[0]) for one in self.extra if one.name in names}
         if LABEL_NAME in names and LABEL_NAME not in columns:
             if self.label in table.schema.names:
                 labels = table.column(self.label)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tfrtool.examples.arrow.columns import Columns
     from tfrtool.inspection.rows.batches import Batch
+    from tfrtool.inspection.rows.extra_columns import ExtraColumns
 
 OnFault = Callable[[LocatedFault], None]
 Range = tuple[int, int]
@@ -133,9 +134,10 @@ def write_arrow(
         schema, rows = exploded_batches(shards, explode, select, **choices)
     else:
         columns = _columns_of(shards, choices)
+        select, extra = extra_columns(shards, columns, select)
         columns = columns if select is None else columns.select(select)
-        schema = pa.schema([*_place_fields(), *columns.to_arrow()])
-        rows = (table for _, table in _located(shards, columns, schema, **choices))
+        schema = pa.schema([*_place_fields(), *extra.schema(columns.to_arrow())])
+        rows = (table for _, table in _located(shards, columns, extra, schema, **choices))
     with pa.ipc.new_stream(file, schema) as writer:
         for batch in rows:
             writer.write_batch(batch)
@@ -166,19 +168,33 @@ def exploded_batches(
 
     on_note, on_fault = choices["on_note"], choices["on_fault"]
     columns = _columns_of(shards, choices)
-    columns, table = explode_columns(columns, explode, select, _place_fields())
+    select, extra = extra_columns(shards, columns, select)
+    extra_fields = [*_place_fields(), *extra.fields]
+    columns, table = explode_columns(columns, explode, select, extra_fields)
     for text in table.notes:
         on_note(text)
-    schema = pa.schema([*_place_fields(), *columns.to_arrow()])
+    schema = pa.schema([*_place_fields(), *columns.to_arrow(), *extra.fields])
 
     def rows() -> "Iterator[pa.RecordBatch]":
         exploder = Exploder(table, on_fault)
-        for batch, records in _located(shards, columns, schema, **choices):
+        for batch, records in _located(shards, columns, extra, schema, **choices):
             yield from exploder.rows(batch, records)
         if (text := exploder.note()) is not None:
             on_note(text)
 
     return table.schema, rows()
+
+
+def extra_columns(
+    shards: Sequence[AnyPath], columns: "Columns | None", select: Sequence[str] | None
+) -> "tuple[Sequence[str] | None, ExtraColumns]":
+    """Return the selected columns that records store, and those that they don't.
+
+    ``columns`` are those of records; None if they are not known.
+    """
+    from tfrtool.inspection.rows.extra_columns import select_extra
+
+    return select_extra(shards, () if columns is None else columns.to_arrow().names, select)
 
 
 def _place_fields() -> "list[pa.Field]":
@@ -198,7 +214,11 @@ def _columns_of(shards: Sequence[AnyPath], choices: Mapping[str, Any]) -> "Colum
 
 
 def _located(
-    shards: Sequence[AnyPath], columns: "Columns", schema: "pa.Schema", **choices: Any
+    shards: Sequence[AnyPath],
+    columns: "Columns",
+    extra: "ExtraColumns",
+    schema: "pa.Schema",
+    **choices: Any,
 ) -> "Iterator[tuple[Batch, pa.RecordBatch]]":
     """Yield batches of what `cat` yields, and their tables with the places of the records."""
     import pyarrow as pa
@@ -215,7 +235,7 @@ def _located(
                 indexes = [record.index for record in batch.records]
                 locators = [[str(path)] * len(indexes), indexes]
                 arrays = [pa.array(*pair) for pair in zip(locators, schema.types, strict=False)]
-                arrays += batch.table.columns
+                arrays += extra.add_to(batch.table, path, indexes).columns
                 yield batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

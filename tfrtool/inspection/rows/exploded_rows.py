@@ -41,6 +41,7 @@ def explode_columns(
         return columns, table
     paths = selected_paths(columns, select)
     needed = needed_columns(columns, paths, table.lists)
+    paths = [*paths, *(field.name for field in extra)]
     return needed, ExplodedTable.of(pa.schema([*needed.to_arrow(), *extra]), fields, paths)
 
 

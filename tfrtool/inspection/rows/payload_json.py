@@ -67,6 +67,7 @@ class PayloadJson:
         proto: "MessageColumns | None" = None,
         columns: "FeatureColumns | None" = None,
         types: StoredTypes | None = None,
+        extra: Collection[str] = (),
     ) -> None:
         """Choose what to print.
 
@@ -77,6 +78,7 @@ class PayloadJson:
             proto: the fields of other messages.
             columns: the fields of Examples, as features.json has them.
             types: those that features store as others.
+            extra: selected names that records need not have.
         """
         self.types = types or StoredTypes()
         self._proto = proto if proto is None or select is None else proto.select(select)
@@ -84,7 +86,7 @@ class PayloadJson:
         self._unknown = 0
         self._select, self._base64, self._most = select, as_base64, most
         self.seen: set[str] = set()
-        self._qualified = set[str]()  # selected names such as context.a that exist
+        self._qualified = {*extra}  # selected names such as context.a that exist
 
     def unknown_note(self) -> str | None:
         """Return a note on fields that the type of the messages doesn't have, if there were any."""

@@ -75,11 +75,10 @@ class _ShardTable:
     def _row_columns(self) -> RowColumns:
         return RowColumns.of(self.shards, self.columns, self.sources)
 
-    @cached_property
-    def _exploded(self) -> ExplodedTable | None:
+    def _exploded(self, names: Collection[str]) -> ExplodedTable | None:
         if self.explode is None:
             return None
-        return ExplodedTable.of(self._row_columns.schema(self.columns), self.explode)
+        return ExplodedTable.of(self._row_columns.schema(self.columns, names), self.explode)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -89,18 +88,20 @@ class _ShardTable:
 
     def schema(self, mentioned: Collection[str]) -> pa.Schema:
         columns = self.columns
-        if self._exploded is not None:
-            for text in self._exploded.notes:
+        if (exploded := self._exploded(mentioned)) is not None:
+            for text in exploded.notes:
                 send_to_parent(text)
-            return self._exploded.schema
+            return exploded.schema
         if isinstance(columns, FeatureColumns):
             columns = columns.with_paths(mentioned)
-        return self._row_columns.schema(columns)
+        return self._row_columns.schema(columns, mentioned)
 
     def scan(self, names: Collection[str], on_fault: OnFault) -> Iterator[pa.RecordBatch]:
         row_columns = self._row_columns.with_splits() if PLACES[4] in names else self._row_columns
-        if self._exploded is not None:
-            yield from self._items(self._exploded, row_columns, names, on_fault)
+        if row_columns.adds_index(self.columns, names):
+            row_columns = row_columns.with_index()
+        if (exploded := self._exploded(names)) is not None:
+            yield from self._items(exploded, row_columns, names, on_fault)
             return
         columns = row_columns.narrowed(self.columns, names)
         for shard in self.shards:

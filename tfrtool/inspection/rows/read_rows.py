@@ -1,7 +1,7 @@
 """Records for programs: as they are, or as Arrow record batches."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.errors import UsageError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tfrtool.examples.arrow.columns import Columns
     from tfrtool.features.explode import ExplodedTable
+    from tfrtool.inspection.rows.batches import Batch
+    from tfrtool.inspection.rows.extra_columns import ExtraColumns
 
 
 def _raise(found: LocatedFault) -> None:
@@ -36,6 +38,7 @@ class RowBatches:
     Attributes:
         shards: paths of the shards, in order.
         columns: columns to decode.
+        extra: columns that no record stores; None without any.
         exploded: how records become a row for each item of a list; None for a row for each record.
         on_fault: called with each fault. Damaged records are skipped.
     """
@@ -43,17 +46,23 @@ class RowBatches:
     shards: tuple[AnyPath, ...]
     columns: "Columns"
     on_fault: Callable[[LocatedFault], None] = field(repr=False)
+    extra: "ExtraColumns | None" = None
     exploded: "ExplodedTable | None" = field(default=None, repr=False)
 
     @property
     def schema(self) -> "pa.Schema":
         """Arrow schema of every batch."""
-        return self.columns.to_arrow() if self.exploded is None else self.exploded.schema
+        if self.exploded is not None:
+            return self.exploded.schema
+        schema = self.columns.to_arrow()
+        return schema if self.extra is None else self.extra.schema(schema)
 
     def __iter__(self) -> "Iterator[pa.RecordBatch]":
         from tfrtool.inspection.rows.batches import read_batches
 
         batches = read_batches(self.shards, self.columns, on_fault=self.on_fault)
+        if self.extra is not None:
+            batches = _extended(batches, self.extra)
         if self.exploded is None:
             return (batch.table for batch in batches)
         from tfrtool.inspection.rows.exploded_rows import Exploder
@@ -75,6 +84,13 @@ class RowBatches:
         import polars as pl
 
         return pl.DataFrame(self.to_arrow())
+
+
+def _extended(batches: "Iterator[Batch]", extra: "ExtraColumns") -> "Iterator[Batch]":
+    """Yield batches whose tables have more columns."""
+    for batch in batches:
+        indexes = [record.index for record in batch.records]
+        yield batch._replace(table=extra.add_to(batch.table, batch.path, indexes))
 
 
 OnFault = Literal["raise", "skip"] | Callable[[LocatedFault], None]
@@ -151,12 +167,14 @@ def read_table(
     of them are UTF-8 text.
 
     A feature list of SequenceExamples is a list of values if every step has exactly one. The lists
-    of Examples of TensorFlow Ranking have the columns ``context`` and ``examples``.
+    of Examples of TensorFlow Ranking have the columns ``context`` and ``examples``. Folders such as
+    ``dt=2024-01-01`` are columns.
 
     Args:
         shards: files, glob patterns and directories, one or several.
         columns: names of the features to decode, or "all". Only these are decoded. Without a
             features.json, an extra pass over the shards determines types that fit all records.
+            "_index" is the number of the record among all.
         lists: whether a feature that some records don't have is a list in any case, and a step of
             a feature list, too, where types are inferred.
         as_stored: whether columns are the features as records store them, flat and of three types.
@@ -185,15 +203,25 @@ def read_table(
     paths = find_shards(shards)
     found = infer_columns(paths, lists=lists, as_stored=as_stored)
     select = None if columns == "all" else [columns] if isinstance(columns, str) else columns
+    fields = [explode] if isinstance(explode, str) else explode
+    return _selected(RowBatches(shards=paths, columns=found, on_fault=handle), select, fields)
+
+
+def _selected(
+    rows: RowBatches, select: Sequence[str] | None, explode: Sequence[str] | None
+) -> RowBatches:
+    """Return rows with only the selected columns, and those that no record stores."""
+    from tfrtool.inspection.rows.extra_columns import select_extra
+
+    select, extra = select_extra(rows.shards, rows.columns.to_arrow().names, select)
+    rows = replace(rows, extra=extra)
     if explode is not None:
         from tfrtool.inspection.rows.exploded_rows import RECORD, explode_columns
 
-        fields = [explode] if isinstance(explode, str) else explode
-        found, exploded = explode_columns(found, fields, select, [RECORD])
-        return RowBatches(shards=paths, columns=found, on_fault=handle, exploded=exploded)
-    if select is not None:
-        found = found.select(select)
-    return RowBatches(shards=paths, columns=found, on_fault=handle)
+        more = [*extra.fields, RECORD]
+        columns, exploded = explode_columns(rows.columns, explode, select, more)
+        return replace(rows, columns=columns, exploded=exploded)
+    return rows if select is None else replace(rows, columns=rows.columns.select(select))
 
 
 def read(
