@@ -2,30 +2,25 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_notes import shorten_notes
 from tfrtool.convert.formats.convert_plan import ConvertPlan, plan_conversion
-from tfrtool.convert.formats.format_choice import choose_formats, path_without_suffixes
-from tfrtool.convert.formats.record_format import find_format_files
-from tfrtool.convert.formats.schema_types import chosen_types
-from tfrtool.convert.formats.single_file import check_target, write_single
+from tfrtool.convert.formats.convert_request import resolve_request
+from tfrtool.convert.formats.single_file import write_single
 from tfrtool.convert.formats.source_scan import scan_files
-from tfrtool.convert.source_records import find_sources
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.examples.stored_types import SCHEMA
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import run_job
 from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.run_options import JobSettings, check_goal
+from tfrtool.writing.run_options import JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,41 +73,35 @@ def convert(
         ShardError: a shard can't be read.
         WriteError: a file can't be written, or differs from the source when read back.
     """
-    path, types = as_path(target), chosen_types(options)
-    check_goal(path)
-    files = find_sources(source, path, partial(find_format_files, name=options.from_format))
-    formats = choose_formats(files.paths, path, options)
-    settings = options.settings(path_without_suffixes(path, formats.single))
-    settings = replace(settings, workers=options.pool)
-    if formats.single:
-        check_target(settings, path)
-    copies = local_copies(files.paths, settings.workers, settings.on_progress)
+    request = resolve_request(source, as_path(target), options)
+    settings = request.settings
+    copies = local_copies(request.files.paths, settings.workers, settings.on_progress)
     with settings.running(), copies:
-        scanned = scan_files(formats.source, files.paths, options, formats.makes_table)
-        plan = plan_conversion(formats, scanned, files, path, settings, options, types)
+        scanned = scan_files(request)
+        plan = plan_conversion(request, scanned)
         for text in shorten_notes([*plan.losses, *plan.notes]):
             options.on_note(text)
-        job = _run(plan, files.paths)
+        job = _run(plan)
     content = plan.rows.after
     columns = {one.name: str(one.type) for one in content.schema}
     return ConvertReport(
         job=job,
-        source=formats.source.name,
-        target=formats.target.name,
+        source=request.source_format.name,
+        target=request.target_format.name,
         columns=columns | ({LABEL_NAME: "string"} if content.named_label else {}),
         losses=plan.losses,
         notes=plan.notes,
     )
 
 
-def _run(plan: ConvertPlan, paths: Sequence[AnyPath]) -> JobReport:
-    """Write the files of a plan for these sources, and publish them."""
-    job_plan = plan.job_plan(paths)
+def _run(plan: ConvertPlan) -> JobReport:
+    """Write the files of a plan, and publish them."""
+    job_plan, request = plan.job_plan(), plan.request
 
     def run(settings: JobSettings) -> JobReport:
-        return run_job(settings, "convert", plan.chosen, lambda _: job_plan, plan.metadata)
+        return run_job(settings, "convert", plan.chosen(), lambda _: job_plan, plan.metadata)
 
-    if not plan.formats.single:
-        return run(plan.settings)
+    if not request.single:
+        return run(request.settings)
     has_schema = SCHEMA in plan.metadata((), Path())
-    return write_single(plan.settings, plan.target, run, has_schema)
+    return write_single(request.settings, request.target, run, has_schema)

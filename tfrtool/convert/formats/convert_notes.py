@@ -3,9 +3,10 @@
 import re
 from collections.abc import Collection, Sequence
 
-from tfrtool.convert.formats.record_format import Content, Scan, total_fold
+from tfrtool.convert.formats.record_format import Content, Scan
 from tfrtool.errors import human_count, some_of
 from tfrtool.examples.arrow.columns import Columns
+from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.feature_columns import FeatureColumns
@@ -54,27 +55,26 @@ def stored_notes(columns: Columns) -> list[str]:
     return notes
 
 
-def undeclared_notes(scans: Sequence[Scan], columns: Columns) -> list[str]:
+def undeclared_notes(fold: ColumnsFold, columns: Columns) -> list[str]:
     """Return a note on features that features.json doesn't describe, and no column has."""
-    total = total_fold(scans)
     if not isinstance(columns, FeatureColumns) or columns.kind is not PayloadKind.EXAMPLE:
         return []
     known = {column.key for column in columns.stored.columns}
-    others = [feature.name for feature in total.features() if feature.key not in known]
+    others = [feature.name for feature in fold.features() if feature.key not in known]
     if not others:
         return []
     what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
     return [f"not converted: {what}; {AS_STORED}"]
 
 
-def table_losses(scans: Sequence[Scan], content: Content) -> list[str]:
+def table_losses(fold: ColumnsFold, content: Content) -> list[str]:
     """Return what no table has of files of payloads, a clause each."""
-    total, columns = total_fold(scans), content.columns.columns
-    others = total.kinds[PayloadKind.EVENT] + total.kinds[PayloadKind.UNKNOWN]
+    columns = content.columns.columns
+    others = fold.kinds[PayloadKind.EVENT] + fold.kinds[PayloadKind.UNKNOWN]
     losses = []
     if others and content.columns.parsed:
         losses.append(f"records that are not Examples: {others:,}")
-    if total.skipped and len(columns) == len(total.columns().columns):  # all that there are
+    if fold.skipped and len(columns) == len(fold.columns().columns):  # all that there are
         losses.append(f"features beyond the first {len(columns):,}")
     return losses
 

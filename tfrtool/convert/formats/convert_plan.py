@@ -1,28 +1,27 @@
 """The plan of a conversion: what is read, written and lost, known before anything is written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tfrtool.convert.convert_options import CHANGES_EXACT, ConvertOptions
+from tfrtool.convert.convert_options import CHANGES_EXACT
 from tfrtool.convert.formats.convert_notes import (
     blank_notes,
     renamed_notes,
     stored_notes,
     table_losses,
 )
+from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.convert_task import ConvertTask
-from tfrtool.convert.formats.format_choice import FormatChoice
 from tfrtool.convert.formats.merged_content import merge_contents
 from tfrtool.convert.formats.record_format import Content, Piece, Scan
-from tfrtool.convert.formats.schema_types import ChosenTypes, schema_types
+from tfrtool.convert.formats.schema_types import schema_types
 from tfrtool.convert.formats.source_scan import ScannedFiles
 from tfrtool.convert.source_records import faults_of
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import Columns
-from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import PayloadKind, feature_key
 from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
@@ -32,10 +31,9 @@ from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.exploded_rows import RECORD, explode_columns
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import JobPlan
 from tfrtool.writing.job_report import Faults
-from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many_shards
+from tfrtool.writing.run_options import check_shard_count, too_many_shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,51 +58,63 @@ class ConvertPlan:
     """What a conversion is going to do.
 
     Attributes:
-        formats: what is read and written.
-        target: the directory or the file to write.
-        settings: how files are written.
+        request: what it is asked to do.
         rows: how rows are read and written.
         tasks: the files to write.
         losses: what the target format can't store, one clause each.
         notes: all decisions, one clause each.
         faults: damage in the source.
-        chosen: the options that decide what files hold. A run that is resumed must have the same.
         keeps_types: whether a single file of payloads replaces one that has a schema. Its schema is
             written, too, so that the records don't get the types of others.
     """
 
-    formats: FormatChoice
-    target: AnyPath
-    settings: JobSettings
+    request: ConvertRequest
     rows: RowPlan
     tasks: Sequence[ConvertTask]
-    losses: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    faults: Faults = field(default_factory=Faults)
-    chosen: Mapping[str, Any] = field(default_factory=dict)
-    keeps_types: bool = False
+    losses: Sequence[str]
+    notes: Sequence[str]
+    faults: Faults
+    keeps_types: bool
 
     def metadata(self, splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
         """Return the texts of the files next to the records, by name."""
-        content = self.rows.after
+        content, settings = self.rows.after, self.request.settings
         info = DatasetInfo(
-            name=self.settings.name,
-            version=self.settings.version,
+            name=settings.name,
+            version=settings.version,
             splits=tuple(splits),
             image_feature=next(iter(content.images), None),
             label_feature=content.label or next(iter(content.class_names), None),
         )
-        texts = self.formats.target.metadata(content, info)
+        texts = self.request.target_format.metadata(content, info)
         return {**texts, SCHEMA: content.to_text()} if self.keeps_types else texts
 
-    def job_plan(self, paths: Sequence[AnyPath]) -> JobPlan:
-        """Return the plan of the job. Its digest changes with these files and all options."""
-        stats = [(str(path), path.stat()) for path in paths]
+    def chosen(self) -> Mapping[str, Any]:
+        """Return the options that decide what files hold. A resumed run must have the same."""
+        options, schema = self.request.options, self.request.types.schema
+        return {
+            "to": self.request.target_format.name,
+            "select": list(options.select or ()),
+            "rename": dict(options.rename or {}),
+            "cast": dict(options.cast or {}),
+            "exact": options.exact,
+            "lists": options.lists,
+            "flatten": options.flatten,
+            "as_stored": options.as_stored,
+            "explode": options.explode and [*options.explode],
+            "schema": None if schema is None else schema_types(schema),
+            "label_feature": options.label_feature,
+        }
+
+    def job_plan(self) -> JobPlan:
+        """Return the plan of the job. Its digest also depends on the source and the columns."""
+        stats = [(str(path), path.stat()) for path in self.request.files.paths]
         inputs = [(path, status.st_size, status.st_mtime_ns) for path, status in stats]
+        source_format, target_format = self.request.source_format, self.request.target_format
         facts = (
-            self.formats.source.name,
-            vars(self.formats.source),
-            vars(self.formats.target),
+            source_format.name,
+            vars(source_format),
+            vars(target_format),
             self.rows.before,
             self.rows.after,
             [task.pieces for task in self.tasks],
@@ -112,15 +122,7 @@ class ConvertPlan:
         return JobPlan(tasks=self.tasks, inputs=[*inputs, facts], faults=self.faults)
 
 
-def plan_conversion(
-    formats: FormatChoice,
-    scanned: ScannedFiles,
-    files: DatasetFiles,
-    target: AnyPath,
-    settings: JobSettings,
-    options: ConvertOptions,
-    types: ChosenTypes,
-) -> ConvertPlan:
+def plan_conversion(request: ConvertRequest, scanned: ScannedFiles) -> ConvertPlan:
     """Return the plan of a conversion of files that have been scanned.
 
     Raises:
@@ -128,70 +130,47 @@ def plan_conversion(
         SchemaError: the files don't agree on a type, or the target format can't hold one.
         SourceError: float32 would change whole numbers.
     """
-    formats = formats._replace(source=scanned.format)
-    scans = scanned.scans
-    rows = _plan_rows(formats, [*scans.values()], files, options, types)
-    if options.verify == "bytes" and not (rows.after.exact or formats.copies_payloads):
+    request = replace(request, source_format=scanned.format)
+    options, target_format = request.options, request.target_format
+    rows = _plan_rows(request, scanned)
+    if options.verify == "bytes" and not (rows.after.exact or request.copies_payloads):
         hint = "use --exact to keep them"
         raise UsageError("--verify bytes requires payloads to compare", hint=hint)
-    losses = formats.target.losses(rows.after)
-    copied = rows
-    if formats.copies_payloads and not (options.select or options.rename or options.schema):
+    losses, task_rows = target_format.losses(rows.after), rows
+    if request.copies_payloads and not (options.select or options.rename or options.schema):
         unparsed = Content(columns=Columns(PayloadKind.UNKNOWN))
-        copied = replace(rows, before=unparsed, after=unparsed)
+        task_rows = replace(rows, before=unparsed, after=unparsed)
     else:
-        losses = losses + table_losses([*scans.values()], rows.after)
-    scan_notes = (note for scan in scans.values() for note in scan.notes)
-    is_records_file = formats.single and formats.target.payloads
+        losses = losses + table_losses(scanned.fold, rows.after)
+    is_records_file = request.single and target_format.payloads
     return ConvertPlan(
-        formats=formats,
-        target=target,
-        settings=settings,
+        request=request,
         rows=rows,
-        tasks=_cut_tasks(formats, scans, files, target, settings, copied, options),
+        tasks=_cut_tasks(request, scanned, task_rows),
         losses=losses,
-        notes=[*dict.fromkeys((*files.notes, *scan_notes, *scanned.notes, *rows.notes))],
-        faults=_faults(files, scans, settings),
-        chosen=_chosen(formats, options, types),
-        keeps_types=is_records_file and bool(StoredTypes.read([target]).columns),
+        notes=[*dict.fromkeys((*request.files.notes, *scanned.notes, *rows.notes))],
+        faults=_faults(request, scanned),
+        keeps_types=is_records_file and bool(StoredTypes.read([request.target]).columns),
     )
 
 
-def _faults(files: DatasetFiles, scans: Mapping[AnyPath, Scan], settings: JobSettings) -> Faults:
+def _faults(request: ConvertRequest, scanned: ScannedFiles) -> Faults:
     """Return the damage in the source; an error where that is to stop the work."""
-    intact_rows = {path: scan.rows for path, scan in scans.items() if not scan.faults}
-    faults = faults_of(files, intact_rows, stop=settings.stop)
-    for path, scan in scans.items():
+    intact_rows = {scan.path: scan.rows for scan in scanned.scans if not scan.faults}
+    faults = faults_of(request.files, intact_rows, stop=request.settings.stop)
+    for scan in scanned.scans:
         for fault in scan.faults:
-            faults.add(LocatedFault(path=path, fault=fault))
+            faults.add(LocatedFault(path=scan.path, fault=fault))
     return faults
 
 
-def _plan_rows(
-    formats: FormatChoice,
-    scans: Sequence[Scan],
-    files: DatasetFiles,
-    options: ConvertOptions,
-    types: ChosenTypes,
-) -> RowPlan:
+def _plan_rows(request: ConvertRequest, scanned: ScannedFiles) -> RowPlan:
     """Return how the rows of files are read, and how they are written."""
-    source, target, select = formats.source, formats.target, options.select or ()
-    before, notes = merge_contents(source, scans, files.folders, options, types)
+    options, target = request.options, request.target_format
+    before, notes = merge_contents(request, scanned)
     before.columns.select([options.label_feature] if options.label_feature else [])
-    label = options.label_feature or (files.info.label_feature if files.info else None)
-    rename = dict(options.rename or {})
-    label = rename.get(label, label) if label else None
-    after = _renamed_content(before, rename)
-    after = replace(
-        after,
-        declared=True,
-        native=None,
-        label=label if label in after.columns.names else None,
-        named=target.spec.names_labels
-        and types.schema is None
-        and (not select or LABEL_NAME in select),
-    )
-    exploded = None
+    after = _written_content(before, request)
+    select, exploded = options.select or (), None
     if options.explode is not None:
         columns, exploded = explode_columns(
             before.columns, options.explode, select or None, [RECORD]
@@ -200,12 +179,30 @@ def _plan_rows(
         after = Content(columns=items, images=items.images, class_names=before.class_names)
         before = replace(before, columns=columns)
         notes += exploded.notes
-    if not source.payloads:
+    if not scanned.format.payloads:
         retained = () if target.payloads else before.columns.names
-        notes += blank_notes(scans, select, retained)
+        notes += blank_notes(scanned.scans, select, retained)
         notes += stored_notes(after.columns) if target.payloads else []
     notes += [] if target.payloads else renamed_notes(after.columns)
     return RowPlan(before=before, after=after, exploded=exploded, notes=notes)
+
+
+def _written_content(content: Content, request: ConvertRequest) -> Content:
+    """Return the content of the files to write."""
+    options, info, rename = request.options, request.files.info, dict(request.options.rename or {})
+    label = options.label_feature or (info.label_feature if info else None)
+    label = rename.get(label, label) if label else None
+    after = _renamed_content(content, rename)
+    has_names = request.types.schema is None and (
+        not options.select or LABEL_NAME in options.select
+    )
+    return replace(
+        after,
+        declared=True,
+        native=None,
+        label=label if label in after.columns.names else None,
+        named=has_names and request.target_format.spec.names_labels,
+    )
 
 
 def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
@@ -235,57 +232,45 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     )
 
 
-def _cut_tasks(
-    formats: FormatChoice,
-    scans: Mapping[AnyPath, Scan],
-    files: DatasetFiles,
-    target: AnyPath,
-    settings: JobSettings,
-    rows: RowPlan,
-    options: ConvertOptions,
-) -> list[ConvertTask]:
+def _cut_tasks(request: ConvertRequest, scanned: ScannedFiles, rows: RowPlan) -> list[ConvertTask]:
     """Return the files to write, split by split."""
-    if formats.single and len(files.splits) > 1:
+    splits, settings, spec = request.files.splits, request.settings, request.target_format.spec
+    if request.single and len(splits) > 1:
         hint = "pass a directory, and its format with --to"
-        what = f"one file can't hold the splits {' and '.join(files.splits)}"
-        raise UsageError(what, hint=hint)
-    pattern = formats.target.spec.file_name
-    if formats.single:
-        pattern = target.name.replace("{", "{{").replace("}", "}}")
+        raise UsageError(f"one file can't hold the splits {' and '.join(splits)}", hint=hint)
     tasks = []
-    for split, split_files in files.splits.items():
-        cuts = _cut([scans[path] for path in split_files.shards], split, options, formats.single)
+    for split, files in splits.items():
+        cuts = _cut([scanned.by_path[path] for path in files.shards], split, request)
         first = 0
         for index, pieces in enumerate(cuts):
-            names = {"dataset": settings.name, "split": split, "index": index, "count": len(cuts)}
-            records = sum(piece.rows for piece in pieces)
+            name = spec.file_name.format(
+                dataset=settings.name, split=split, index=index, count=len(cuts)
+            )
             task = ConvertTask(
-                name=pattern.format_map(names),
+                name=request.target.name if request.single else name,
                 split=split,
-                records=records,
+                records=sum(piece.rows for piece in pieces),
                 size=sum(piece.path.stat().st_size for piece in pieces),
-                source=formats.source,
-                target=formats.target,
+                source=request.source_format,
+                target=request.target_format,
                 pieces=pieces,
                 before=rows.before,
                 after=rows.after,
                 exploded=rows.exploded,
                 first=first,
-                verify=options.verify,
+                verify=request.options.verify,
                 stop=settings.stop,
             )
             tasks.append(task)
-            first += records
+            first += task.records
     return tasks
 
 
-def _cut(
-    scans: Sequence[Scan], split: str, options: ConvertOptions, single: bool
-) -> list[list[Piece]]:
+def _cut(scans: Sequence[Scan], split: str, request: ConvertRequest) -> list[list[Piece]]:
     """Return the rows of each file of a split; all have as many."""
     rows, size = sum(scan.rows for scan in scans), sum(scan.bytes for scan in scans)
-    by_size = max(1, min(rows, -(-size // options.shard_bytes)))
-    count = 1 if single else options.shards or by_size
+    by_size = max(1, min(rows, -(-size // request.options.shard_bytes)))
+    count = 1 if request.single else request.options.shards or by_size
     if count > max(rows, 1):
         raise too_many_shards(count, split, rows)
     check_shard_count(count)
@@ -298,22 +283,3 @@ def _cut(
             pieces += [scan.piece(low, high - low)] if low < high else []
         first += scan.rows
     return files
-
-
-def _chosen(
-    formats: FormatChoice, options: ConvertOptions, types: ChosenTypes
-) -> Mapping[str, Any]:
-    """Return the options that decide what files hold, as JSON values."""
-    return {
-        "to": formats.target.name,
-        "select": list(options.select or ()),
-        "rename": dict(options.rename or {}),
-        "cast": dict(options.cast or {}),
-        "exact": options.exact,
-        "lists": options.lists,
-        "flatten": options.flatten,
-        "as_stored": options.as_stored,
-        "explode": options.explode and [*options.explode],
-        "schema": None if types.schema is None else schema_types(types.schema),
-        "label_feature": options.label_feature,
-    }

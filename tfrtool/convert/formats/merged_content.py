@@ -7,9 +7,11 @@ from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.column_merge import merge_columns
 from tfrtool.convert.formats.convert_notes import undeclared_notes
+from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.convert_task import read_rows
-from tfrtool.convert.formats.record_format import Content, Format, Scan, total_fold
+from tfrtool.convert.formats.record_format import Content, Scan
 from tfrtool.convert.formats.schema_types import ChosenTypes, apply_schema
+from tfrtool.convert.formats.source_scan import ScannedFiles
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, DecodedColumns, Form
 from tfrtool.examples.example import DType, PayloadKind
@@ -26,13 +28,7 @@ _SAMPLED_FILES, _SAMPLED_ROWS = 8, 64
 """Number of files, and of rows in each, that show whether a column has images."""
 
 
-def merge_contents(
-    source_format: Format,
-    scans: Sequence[Scan],
-    folders: Sequence[AnyPath],
-    options: ConvertOptions,
-    types: ChosenTypes,
-) -> tuple[Content, list[str]]:
+def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Content, list[str]]:
     """Return what files hold together, and notes on types; of the columns the selected, or all.
 
     Raises:
@@ -40,15 +36,16 @@ def merge_contents(
         SourceError: float32 would change whole numbers, and no cast asks for it.
         UsageError: a column is selected or cast that isn't there.
     """
-    first, is_exact = scans[0].content, _is_exact(source_format, scans, options)
+    options, types, scans = request.options, request.types, scanned.scans
+    first, is_exact = scans[0].content, _is_exact(scanned, options)
     if any(scan.content.declared != first.declared for scan in scans):
         raise SchemaError("some of the files have a schema next to them, others don't")
     select: Sequence[str] = () if options.explode else options.select or ()
     if types.schema is not None:
         select = [spec.name for spec in types.schema.features]
-    columns, uncast, notes = _columns(source_format, scans, select, options, types)
+    columns, uncast, notes = _columns(scanned, select, options, types)
     cast_columns = columns.select(types.casts)
-    if source_format.payloads and not isinstance(columns, DecodedColumns):
+    if scanned.format.payloads and not isinstance(columns, DecodedColumns):
         _check_text_casts(cast_columns, types.casts)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
@@ -65,36 +62,33 @@ def merge_contents(
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
-    if source_format.payloads:
-        content = _with_metadata(content, folders, tfds=not select)
-    return replace(content, images=_images(source_format, scans, content)), notes
+    if scanned.format.payloads:
+        content = _with_metadata(content, request.files.folders, tfds=not select)
+    return replace(content, images=_images(scanned, content)), notes
 
 
-def _is_exact(source_format: Format, scans: Sequence[Scan], options: ConvertOptions) -> bool:
+def _is_exact(scanned: ScannedFiles, options: ConvertOptions) -> bool:
     """Return whether rows have the payloads; `UsageError` if they should, and can't."""
-    has_payloads = not source_format.payloads and all(scan.content.exact for scan in scans)
-    if options.exact and not (source_format.payloads or has_payloads):
+    is_table = not scanned.format.payloads
+    has_payloads = is_table and all(scan.content.exact for scan in scanned.scans)
+    if options.exact and is_table and not has_payloads:
         hint = "convert it without --exact"
         raise UsageError("--exact keeps payloads, and a table has none", hint=hint)
     return options.exact or has_payloads
 
 
 def _columns(
-    source_format: Format,
-    scans: Sequence[Scan],
-    select: Sequence[str],
-    options: ConvertOptions,
-    types: ChosenTypes,
+    scanned: ScannedFiles, select: Sequence[str], options: ConvertOptions, types: ChosenTypes
 ) -> tuple[Columns, Columns | None, list[str]]:
     """Return the columns of all files, those of payloads before a cast, and notes."""
+    source_format, scans, casts = scanned.format, scanned.scans, dict(types.casts)
     content = scans[0].content
-    casts = dict(types.casts)
     if isinstance(content.columns, DecodedColumns):
         columns = _decoded_columns(scans, options)
-        return columns, None, undeclared_notes(scans, columns)
+        return columns, None, undeclared_notes(scanned.fold, columns)
     if source_format.payloads:
         uncast = StoredTypes.read(scan.path for scan in scans).apply(
-            total_fold(scans).table_columns(lists=options.lists)
+            scanned.fold.table_columns(lists=options.lists)
         )
         return _retyped(uncast, casts), uncast, []
     is_typed = all(scan.content.exact for scan in scans) or (
@@ -211,7 +205,7 @@ def _native(columns: Columns, native: Columns) -> Columns | None:
     return None if uncast == columns else uncast
 
 
-def _images(source_format: Format, scans: Sequence[Scan], content: Content) -> tuple[str, ...]:
+def _images(scanned: ScannedFiles, content: Content) -> tuple[str, ...]:
     """Return the columns that have an encoded image in each of the first records of some files."""
     names, seen = [], set[str]()
     if isinstance(content.columns, FeatureColumns):
@@ -219,10 +213,10 @@ def _images(source_format: Format, scans: Sequence[Scan], content: Content) -> t
     for name, column in zip(content.columns.names, content.columns.columns, strict=True):
         is_bytes = column.dtype is DType.STRING and not column.is_text and column.form.is_single
         names += [name] if is_bytes else []
-    for scan in [scan for scan in scans if scan.rows][:_SAMPLED_FILES] if names else ():
+    for scan in [scan for scan in scanned.scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
         chosen = replace(content, columns=content.columns.select(names), exact=False)
-        for batch in read_rows(source_format, [piece], chosen, Tally(), Faults()):
+        for batch in read_rows(scanned.format, [piece], chosen, Tally(), Faults()):
             values = {one: batch.column(one).drop_null().to_pylist() for one in names}
             names = [one for one in names if all(map(is_image, values[one]))]
             seen |= {one for one in names if values[one]}

@@ -163,14 +163,6 @@ class Scan:
         return Piece(path=self.path, first=first, rows=rows, position=self.positions[at])
 
 
-def total_fold(scans: Sequence[Scan]) -> ColumnsFold:
-    """Return what scans found of the features of all payloads."""
-    total = ColumnsFold()
-    for scan in scans:
-        total.merge(scan.fold)
-    return total
-
-
 class Format(abc.ABC):
     """A format of files with records. It has no state but options, and is picklable."""
 

@@ -5,10 +5,12 @@ from functools import partial
 from typing import NamedTuple
 
 from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Format, Scan, naming_file
 from tfrtool.engines.pool import map_shards
 from tfrtool.examples.arrow.columns import DecodedColumns
+from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.features.sources import declared_features, read_features_files
 from tfrtool.features.types import Struct, has_logical_types
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
@@ -25,33 +27,49 @@ class ScannedFiles(NamedTuple):
 
     Attributes:
         format: their format; if payloads are not columns of features, with those that they become.
-        scans: what each file holds, by path.
-        notes: how payloads become columns, one clause each.
+        by_path: what each file holds.
+        fold: what all payloads hold.
+        notes: how files become columns, one clause each.
     """
 
     format: Format
-    scans: Mapping[AnyPath, Scan]
-    notes: Sequence[str] = ()
+    by_path: Mapping[AnyPath, Scan]
+    fold: ColumnsFold
+    notes: Sequence[str]
+
+    @property
+    def scans(self) -> list[Scan]:
+        """What each file holds; a file in two splits is there once."""
+        return [*self.by_path.values()]
 
 
-def scan_files(
-    source_format: Format, paths: Sequence[AnyPath], options: ConvertOptions, makes_table: bool
-) -> ScannedFiles:
-    """Read files through.
+def scan_files(request: ConvertRequest) -> ScannedFiles:
+    """Read all files through.
 
     Raises:
         SourceError: a file can't be read, or is not what its name indicates.
         SchemaError: no feature can hold a column.
     """
-    notes = list[str]()
-    if makes_table:
-        source_format, notes = _declared_format(options, source_format, paths)
-    meter = Meter(options.on_progress, "scanning", BYTES, total_bytes(paths))
-    scan = partial(_scan, source_format)
-    found = map_shards(scan, paths, options.pool, _MIN_BYTES_PER_PROCESS, on_counts=meter.add)
-    scans = {one.path: one for one in found}
+    source_format, paths, notes = request.source_format, request.files.paths, list[str]()
+    if request.makes_table:
+        source_format, notes = _declared_format(request.options, source_format, paths)
+    settings = request.settings
+    meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(paths))
+    scanning = map_shards(
+        partial(_scan, source_format),
+        paths,
+        settings.workers,
+        _MIN_BYTES_PER_PROCESS,
+        on_counts=meter.add,
+    )
+    by_path, fold = dict[AnyPath, Scan](), ColumnsFold()
+    for scan in scanning:
+        if scan.path not in by_path:
+            fold.merge(scan.fold)
+        by_path[scan.path] = scan
     meter.finish()
-    return ScannedFiles(source_format, scans, notes)
+    scan_notes = [note for scan in by_path.values() for note in scan.notes]
+    return ScannedFiles(source_format, by_path, fold, [*scan_notes, *notes])
 
 
 def _scan(source_format: Format, path: AnyPath) -> Scan:

@@ -1,7 +1,7 @@
-"""Which formats a conversion reads and writes, and with which options."""
+"""What a conversion is asked to do: its files, formats, target and options, checked together."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.format_specs import (
@@ -10,53 +10,86 @@ from tfrtool.convert.formats.format_specs import (
     FormatSpec,
     titles_of_formats,
 )
-from tfrtool.convert.formats.record_format import Format, format_of, format_of_files, format_of_name
+from tfrtool.convert.formats.record_format import (
+    Format,
+    find_format_files,
+    format_of,
+    format_of_files,
+    format_of_name,
+)
+from tfrtool.convert.formats.schema_types import ChosenTypes, chosen_types
+from tfrtool.convert.formats.single_file import check_target
+from tfrtool.convert.source_records import find_sources
 from tfrtool.errors import UsageError
-from tfrtool.examples.arrow.messages import MessageColumns
+from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.records.compression import named_compression
 from tfrtool.sources.formats.csv_options import CsvOptions
+from tfrtool.storage.arguments import Paths
 from tfrtool.storage.remote_path import AnyPath
+from tfrtool.writing.run_options import JobSettings, check_goal
 
 
-class FormatChoice(NamedTuple):
-    """The formats of a conversion.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertRequest:
+    """What a conversion is asked to do.
 
     Attributes:
-        source: the format to read.
-        target: the format to write.
-        single: whether the target is one file.
+        options: all options; they fit the formats.
+        types: the types that they give columns.
+        files: the source, by split.
+        target: the directory or the file to write.
+        single: whether it is a file.
+        source_format: the format to read.
+        target_format: the format to write.
+        settings: how files are written.
     """
 
-    source: Format
-    target: Format
+    options: ConvertOptions
+    types: ChosenTypes
+    files: DatasetFiles
+    target: AnyPath
     single: bool
+    source_format: Format
+    target_format: Format
+    settings: JobSettings
 
     @property
     def makes_table(self) -> bool:
         """Whether payloads become columns."""
-        return self.source.payloads and self.target.spec.holds == "table"
+        return self.source_format.payloads and self.target_format.spec.holds == "table"
 
     @property
     def copies_payloads(self) -> bool:
         """Whether payloads are read and written."""
-        return self.source.payloads and self.target.payloads
+        return self.source_format.payloads and self.target_format.payloads
 
 
-def choose_formats(
-    paths: Sequence[AnyPath], target: AnyPath, options: ConvertOptions
-) -> FormatChoice:
-    """Choose the formats of a conversion, and check all options against them.
+def resolve_request(source: Paths, target: AnyPath, options: ConvertOptions) -> ConvertRequest:
+    """Find the files, choose the formats, and check all options against them.
 
     Raises:
-        UsageError: the files have several formats, or an option doesn't apply.
+        UsageError: the files have several formats, an option doesn't apply, or the target exists.
         SourceError: a file can't be read, or its format is unknown.
     """
-    name = options.from_format or format_of_files(paths).name
-    source = FORMATS[name]
-    written, single = _choose_target(target, options.to, source)
-    options.check(source, written, single=single)
-    reads, writes = _source_format(source, options), _target_format(written, source, options)
-    return FormatChoice(reads, writes, single)
+    types = chosen_types(options)
+    check_goal(target)
+    files = find_sources(source, target, partial(find_format_files, name=options.from_format))
+    source_spec = FORMATS[options.from_format or format_of_files(files.paths).name]
+    target_spec, single = _choose_target(target, options.to, source_spec)
+    options.check(source_spec, target_spec, single=single)
+    settings = replace(options.settings(_named_path(target, single)), workers=options.pool)
+    if single:
+        check_target(settings, target)
+    return ConvertRequest(
+        options=options,
+        types=types,
+        files=files,
+        target=target,
+        single=single,
+        source_format=_source_format(source_spec, options),
+        target_format=_target_format(target_spec, source_spec, options),
+        settings=settings,
+    )
 
 
 def _choose_target(target: AnyPath, to: str | None, source: FormatSpec) -> tuple[FormatSpec, bool]:
@@ -79,6 +112,8 @@ def _source_format(source: FormatSpec, options: ConvertOptions) -> Format:
     if source.name == "csv":
         return format_of(source.name, CsvOptions.take({**vars(options)}))
     if options.proto is not None:
+        from tfrtool.examples.arrow.messages import MessageColumns
+
         return format_of(source.name, MessageColumns.read(options.proto))
     return format_of(source.name, flatten=True) if options.flatten else format_of(source.name)
 
@@ -90,7 +125,7 @@ def _target_format(target: FormatSpec, source: FormatSpec, options: ConvertOptio
     return format_of(target.name)
 
 
-def path_without_suffixes(target: AnyPath, single: bool) -> AnyPath:
+def _named_path(target: AnyPath, single: bool) -> AnyPath:
     """Return the target whose name is that of the dataset."""
     path = target.with_suffix("") if single else target
     may_be_compressed = any(
