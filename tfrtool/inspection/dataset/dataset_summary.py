@@ -24,7 +24,12 @@ from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
 from tfrtool.inspection.first_records import FirstRecords, Label
 from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.inspection.profile import LabelRequest, ProfileRequest, ShardProfile, profile_shards
-from tfrtool.inspection.verify.dataset_check import check_directory, written_shards
+from tfrtool.inspection.verify.dataset_check import (
+    DatasetFindings,
+    check_directory,
+    name_notes,
+    written_shards,
+)
 from tfrtool.inspection.verify.feature_faults import FeatureFault
 from tfrtool.inspection.verify.feature_findings import (
     DeclaredFolders,
@@ -177,15 +182,7 @@ def dataset_report(
     """
     root, info = found.folders[0], found.info
     read = {profile.path: profile for profile in profiles}
-    counts: dict[AnyPath, LabelCounts] = {}
-    codes: dict[Label, int] = {}  # one numbering for the labels of all shards
-    for profile in profiles:
-        if profile.failure is not None:
-            raise profile.failure
-        label_counts = profile.fold(LabelCounts) or LabelCounts(None, False, None)
-        counts[profile.path] = label_counts
-        for value in label_counts.labels:
-            codes.setdefault(value, len(codes))
+    counts, codes = _label_codes(profiles)
     overflowed = len(codes) > MAX_LABELS or any(one.overflowed for one in counts.values())
     labelled = bool(codes)
     candidates = () if first.roles.label else tuple(first.labels)[:_CANDIDATES]
@@ -203,6 +200,7 @@ def dataset_report(
         label_counts.more = array("H", map(table.__getitem__, label_counts.more if codes else ()))
     texts = _texts(codes, LabelNames.read(root, label))
     features = find_mismatches(declared or DeclaredFolders(), profiles)
+    directories = _directories(root, profiles)
     splits = {name: _summary(split, read, counts, texts) for name, split in found.splits.items()}
     return DatasetSummary(
         dataset=root,
@@ -214,13 +212,29 @@ def dataset_report(
         distinct_labels=None if overflowed else len(codes),
         records=sum(split.records for split in splits.values()),
         splits=splits,
-        notes=(*found.notes, *features.notes),
+        notes=(*found.notes, *name_notes(directories), *features.notes),
         faults=(
-            *_faults(root, found.splits.values(), profiles),
+            *_faults(directories, found.splits.values(), read),
             *_feature_faults(features),
         ),
         features_checked=features.checked,
     )
+
+
+def _label_codes(
+    profiles: Iterable[ShardProfile],
+) -> tuple[dict[AnyPath, LabelCounts], dict[Label, int]]:
+    """Return the labels of each shard, and one numbering for the labels of all shards."""
+    counts: dict[AnyPath, LabelCounts] = {}
+    codes: dict[Label, int] = {}
+    for profile in profiles:
+        if profile.failure is not None:
+            raise profile.failure
+        label_counts = profile.fold(LabelCounts) or LabelCounts(None, False, None)
+        counts[profile.path] = label_counts
+        for value in label_counts.labels:
+            codes.setdefault(value, len(codes))
+    return counts, codes
 
 
 def _feature_faults(features: FeatureFindings) -> Iterator[LocatedFault]:
@@ -282,19 +296,26 @@ def _summary(
     )
 
 
-def _faults(
-    root: AnyPath, splits: Iterable[SplitFiles], profiles: Iterable[ShardProfile]
-) -> Iterator[LocatedFault]:
+def _directories(root: AnyPath, profiles: Iterable[ShardProfile]) -> tuple[DatasetFindings, ...]:
+    """Compare the shards of each folder with its metadata and their names."""
     by_folder: dict[AnyPath, dict[AnyPath, ShardProfile]] = {root: {}}
     for profile in profiles:
         by_folder.setdefault(profile.path.parent, {})[profile.path] = profile
-    for folder, profiles_here in by_folder.items():
-        for fault in check_directory(folder, profiles_here).faults:
+    return tuple(check_directory(folder, found) for folder, found in by_folder.items())
+
+
+def _faults(
+    directories: Iterable[DatasetFindings],
+    splits: Iterable[SplitFiles],
+    read: Mapping[AnyPath, ShardProfile],
+) -> Iterator[LocatedFault]:
+    for findings in directories:
+        for fault in findings.faults:
             found = Fault(kind=fault.kind, offset=0, record=None, message=fault.message)
             yield LocatedFault(path=fault.path, fault=found)
     for split in splits:
         for path, expected in split.shards.items():
-            for found in by_folder[path.parent][path].faults:
+            for found in read[path].faults:
                 # A shard may be empty, if that is what the metadata says.
                 if found.kind is not FaultKind.EMPTY or expected != 0:
                     yield LocatedFault(path=path, fault=found)

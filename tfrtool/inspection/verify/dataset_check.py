@@ -15,6 +15,7 @@ from tfrtool.examples.tfds_metadata import (
     read_written_shards,
 )
 from tfrtool.inspection.profile import ShardProfile
+from tfrtool.inspection.verify.counts_in_names import check_named_counts
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, FaultKind
 from tfrtool.records.shard_sets import ShardSet, find_conflicts, group_shards
@@ -44,6 +45,7 @@ class DatasetFindings:
     info: DatasetInfo | None  # None also where it can't be read
     sets: tuple[ShardSet, ...]
     faults: tuple[DatasetFault, ...]
+    notes: tuple[str, ...] = ()
 
 
 def written_shards(paths: Iterable[AnyPath]) -> frozenset[AnyPath]:
@@ -53,6 +55,11 @@ def written_shards(paths: Iterable[AnyPath]) -> frozenset[AnyPath]:
         with suppress(DatasetError):  # reported with the directory
             found.update(directory / name for name in read_written_shards(directory))
     return frozenset(found)
+
+
+def name_notes(directories: Iterable[DatasetFindings]) -> Iterator[str]:
+    """Yield the notes on the names of shards in some directories."""
+    return (note for one in directories for note in one.notes)
 
 
 def check_directory(
@@ -70,7 +77,7 @@ def check_directory(
     if not is_full_directory:
         sets = tuple(one for one in sets if any(path in profiles for path in one.paths))
     faults: list[DatasetFault] = []
-    info = None
+    info, notes = None, tuple[str, ...]()
     try:
         info = read_dataset_info(directory)
     except DatasetError as error:
@@ -79,6 +86,9 @@ def check_directory(
         faults += _against_metadata(directory, info, sets, profiles, is_full_directory)
     else:
         faults += _against_names(sets)
+        counts = check_named_counts(profiles)
+        faults += (DatasetFault(one.profile.path, one.message) for one in counts.certain)
+        notes = (*counts.notes,)
     try:
         faults += [
             DatasetFault(path, f"intact, but its SHA-256 differs from the one in {REPORT}")
@@ -91,7 +101,7 @@ def check_directory(
         faults.append(DatasetFault(directory / REPORT, error.what, FaultKind.PARSE))
     for one in sets:
         faults += _within_set(one, profiles)
-    return DatasetFindings(info=info, sets=sets, faults=tuple(faults))
+    return DatasetFindings(info=info, sets=sets, faults=tuple(faults), notes=notes)
 
 
 def _against_metadata(

@@ -14,6 +14,7 @@ from tfrtool.inspection.verify.dataset_check import (
     DatasetFault,
     DatasetFindings,
     check_directory,
+    name_notes,
     written_shards,
 )
 from tfrtool.inspection.verify.feature_faults import FeatureFault
@@ -185,6 +186,7 @@ def verify_report(
             notes.append(f"not checked in the schema: {', '.join(schema.unchecked)}")
     shapes = [one.shapes.mismatches for one in checks if one is not None and one.shapes]
     features = find_mismatches(declared or DeclaredFolders(), shards, shapes)
+    notes += name_notes(directories)
     notes += features.notes
     return VerifyReport(
         shards=tuple(shards),
