@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import MakeShard
 from tests.examples.strategies import float32, int64, string
+from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.examples.example import encode_example
 
 HEAVY = [
@@ -84,6 +85,15 @@ def test_resharding_loads_nothing_heavy(shard: Path, tmp_path: Path) -> None:
     """Copying records loads no library that decodes them."""
     words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "--workers", "1"]
     assert loaded_by(words, ["tensorflow", "pyarrow", "pandas", "duckdb"]) == (0, [])
+
+
+def test_conversion_loads_only_its_formats(shard: Path, tmp_path: Path) -> None:
+    """Converting to Parquet loads no code of CSV, JSON Lines or WebDataset."""
+    source = shard.rename(shard.with_name("records"))  # whose format is detected by its bytes
+    words = ["convert", str(source), str(tmp_path / "out"), "--to", "parquet", "--workers", "1"]
+    others = [FORMATS[name].implementation.split(":")[0] for name in ("csv", "jsonl", "webdataset")]
+    suspects = ["csv", "duckdb", "PIL", "tensorflow", *others]
+    assert loaded_by(words, [*suspects, "pyarrow.parquet"]) == (0, ["pyarrow.parquet"])
 
 
 def test_check_can_fail(shard: Path) -> None:

@@ -335,10 +335,10 @@ def is_tar(path: str) -> bool:
     return False
 
 
-def starts_tar(block: bytes) -> bool:
-    """Return whether the first block of a file is a tar archive's."""
+def starts_tar(head: bytes) -> bool:
+    """Return whether the first bytes of a file, at least a block, are a tar archive's."""
     with contextlib.suppress(tarfile.TarError, ValueError):
-        return bool(tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape"))
+        return bool(tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape"))
     return False
 
 

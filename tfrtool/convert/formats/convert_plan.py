@@ -193,16 +193,19 @@ def _written_content(content: Content, request: ConvertRequest) -> Content:
     label = options.label_feature or (info.label_feature if info else None)
     label = rename.get(label, label) if label else None
     after = _renamed_content(content, rename)
-    has_names = request.types.schema is None and (
-        not options.select or LABEL_NAME in options.select
-    )
-    return replace(
-        after,
-        declared=True,
-        native=None,
-        label=label if label in after.columns.names else None,
-        named=has_names and request.target_format.spec.names_labels,
-    )
+    label = label if label in after.columns.names else None
+    can_have_names = request.types.schema is None and request.target_format.spec.names_labels
+    is_named = can_have_names and (not options.select or LABEL_NAME in options.select)
+    named_label = _named_label(after, label) if is_named else None
+    return replace(after, declared=True, native=None, label=label, named_label=named_label)
+
+
+def _named_label(content: Content, label: str | None) -> str | None:
+    """Return the column of single numbers whose class names can become a column."""
+    name, names = label or next(iter(content.class_names), ""), content.columns.names
+    if name not in names or LABEL_NAME in names or not content.class_names.get(name):
+        return None
+    return name if content.columns.is_single(name) else None
 
 
 def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:

@@ -4,19 +4,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.format_detection import (
+    find_format_files,
+    format_of_files,
+    format_of_name,
+)
 from tfrtool.convert.formats.format_specs import (
     FORMAT_NAMES,
     FORMATS,
     FormatSpec,
     titles_of_formats,
 )
-from tfrtool.convert.formats.record_format import (
-    Format,
-    find_format_files,
-    format_of,
-    format_of_files,
-    format_of_name,
-)
+from tfrtool.convert.formats.record_format import Format, format_of
 from tfrtool.convert.formats.schema_types import ChosenTypes, chosen_types
 from tfrtool.convert.formats.single_file import check_target
 from tfrtool.convert.source_records import find_sources

@@ -7,6 +7,7 @@ and writes a format is imported when it is used, so that the help stays light.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Literal
 
 from tfrtool.errors import enumeration
@@ -30,7 +31,8 @@ class FormatSpec:
             "samples" are groups of files; a file of a group may be the label.
         file_pattern: found in the names of its files.
         file_name: name of a file to write, with dataset, split, index and count.
-        magic: possible first bytes of its files. If these depend on more, see `Format.starts`.
+        magic: possible first bytes of its files.
+        detector: a function of the first bytes, if they are not fixed.
         names_labels: whether class names become a column of its files.
         flattens: whether it takes ``--flatten``: its class has this argument.
         compressible: whether its files are compressed if their name ends in .gz.
@@ -45,10 +47,17 @@ class FormatSpec:
     file_pattern: re.Pattern[str]
     file_name: str
     magic: tuple[bytes, ...] = ()
+    detector: str = ""
     names_labels: bool = False
     flattens: bool = False
     compressible: bool = False
     stream_suffix: str = ""
+
+    def starts(self, head: bytes) -> bool:
+        """Return whether the first bytes of a file are those of this format."""
+        if self.detector:
+            return bool(resolve_name(self.detector)(head))
+        return head.startswith(self.magic)
 
 
 _PACKAGE = "tfrtool.convert.formats"
@@ -64,6 +73,7 @@ FORMATS: Mapping[str, FormatSpec] = {
             # Numbers and a compression may follow.
             file_pattern=re.compile(r"\.tfrecord", re.IGNORECASE),
             file_name="{dataset}-{split}.tfrecord-{index:05d}-of-{count:05d}",
+            detector="tfrtool.records.compression:starts_record",
             compressible=True,
         ),
         FormatSpec(
@@ -140,6 +150,7 @@ FORMATS: Mapping[str, FormatSpec] = {
             holds="samples",
             file_pattern=re.compile(r"\.(tar|tar\.gz|tgz)$", re.IGNORECASE),
             file_name="{dataset}-{split}-{index:05d}-of-{count:05d}.tar",
+            detector="tfrtool.sources.archives:starts_tar",
             compressible=True,
         ),
     )

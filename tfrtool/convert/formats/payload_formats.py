@@ -38,7 +38,6 @@ from tfrtool.records.compression import (
     Compression,
     detect_compression,
     named_compression,
-    starts_record,
 )
 from tfrtool.records.count import as_error
 from tfrtool.records.crc import masked_crc32c
@@ -174,10 +173,6 @@ class TfrecordFormat(PayloadFormat):
 
     spec = FORMATS["tfrecord"]
     tfds_name = "tfrecord"
-
-    def starts(self, head: bytes) -> bool:
-        """Return whether bytes start with a record, compressed or not."""
-        return starts_record(head)
 
     def scan(self, path: AnyPath) -> Scan:
         """Read a shard through; a `ShardError` if it is something else."""

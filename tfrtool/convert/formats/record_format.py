@@ -1,10 +1,9 @@
-"""What a format of files with records does, and which format files have."""
+"""What a format of files with records does."""
 
 import abc
 import bisect
 import contextlib
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
@@ -15,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.format_specs import FORMAT_NAMES, FORMATS, FormatSpec
-from tfrtool.errors import SchemaError, SourceError, UsageError, os_errors_as
+from tfrtool.convert.formats.format_specs import FORMATS, FormatSpec
+from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.columns import METADATA, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import NumberRange
@@ -25,18 +24,10 @@ from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.ranking_columns import nested_columns
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of
 from tfrtool.records.framing import Fault
-from tfrtool.records.shard_sets import natural_order
-from tfrtool.records.shards import matching_files
-from tfrtool.sources.formats.saved_datasets import saved_files
-from tfrtool.storage.commit import check_not_publishing
-from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
 
-_HEAD = 4096
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".json")
-_HINT = "decompress it, or save it as Parquet or as JSON Lines"
-_OBJECT_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-"""How a list of JSON objects starts."""
+_OF_ONE_RUN = ("label", "native", "named_label")
+"""Attributes of a content that a schema next to files doesn't have."""
 
 WriteBatch = Callable[[Any], None]
 """Writes a record batch of the content's schema, or in a format of payloads a list of payloads."""
@@ -56,7 +47,7 @@ class Content:
         declared: whether the writer of the records gave their types; otherwise they are inferred.
         label: the column that is the label, by the metadata or the user.
         native: the columns of payloads before a cast, if there is one.
-        named: whether tables get a column with the class name of each label.
+        named_label: the column whose class names become a column of tables, `LABEL_NAME`.
     """
 
     columns: Columns
@@ -68,16 +59,7 @@ class Content:
     declared: bool = True
     label: str | None = None
     native: Columns | None = None
-    named: bool = False
-
-    @property
-    def named_label(self) -> str | None:
-        """The column whose class names get a column of their own, `LABEL_NAME`, if one does."""
-        name, names = self.label or next(iter(self.class_names), ""), self.columns.names
-        if not (self.named and name in names and LABEL_NAME not in names):
-            return None
-        is_single = self.columns.is_single(name)
-        return name if is_single and self.class_names.get(name) else None
+    named_label: str | None = None
 
     def with_names(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with the class names of its labels."""
@@ -98,7 +80,9 @@ class Content:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        names = [one.name for one in fields(self) if one.name not in ("label", "native", "named")]
+        names = [
+            one.name for one in fields(self) if one.name not in ("label", "native", "named_label")
+        ]
         facts = {name: getattr(self, name) for name in names}
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 
@@ -180,10 +164,6 @@ class Format(abc.ABC):
         """Whether rows are payloads, and not record batches."""
         return self.spec.holds == "payloads"
 
-    def starts(self, head: bytes) -> bool:
-        """Return whether the first bytes of a file are those of this format."""
-        return head.startswith(self.spec.magic)
-
     def widest(self, dtypes: Collection[DType]) -> DType | None:
         """Return the type that holds values of all these types; `ValueError` if there is none."""
         if len(dtypes) > 1 and not set(dtypes) <= set(self.widening):
@@ -242,70 +222,3 @@ def format_of(name: str, *args: Any, **options: Any) -> Format:
     """Return a format by its name, made with these arguments of its class."""
     implementation: Callable[..., Format] = resolve_name(FORMATS[name].implementation)
     return implementation(*args, **options)
-
-
-def find_format_files(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
-    """Return the files of a pattern, a file, or those of one format in a directory.
-
-    The latter are in it or in folders in it, by their names. Shards are found elsewhere.
-    """
-    if not path.is_dir():
-        return [path] if path.exists() else matching_files(str(path)) or [path]
-    if files := saved_files(path):
-        return files
-    check_not_publishing(path)
-    files = []
-    for child in path.iterdir():
-        if child.name.startswith("."):  # such as the folder of an interrupted write
-            continue
-        with contextlib.suppress(OSError):
-            files += [child] if child.is_file() else [p for p in child.iterdir() if p.is_file()]
-    visible = [file for file in files if not file.name.startswith(".")]
-    for spec in FORMATS.values() if name is None else (FORMATS[name],):
-        if matches := [file for file in visible if spec.file_pattern.search(file.name)]:
-            matches.sort(key=lambda file: natural_order(str(file)))
-            return matches if spec.name != "tfrecord" else ()
-    return [file for file in files if file.name.lower().endswith(_PACKED)][:1]
-
-
-def format_of_files(paths: Sequence[AnyPath]) -> FormatSpec:
-    """Return the format of files; `UsageError` if they have several."""
-    formats = {_format_of_file(path): path for path in reversed(paths)}
-    if len(formats) > 1:
-        raise UsageError(
-            "the files have different formats",
-            found=" and ".join(
-                f"{name} ({path.name})" for name, path in sorted(formats.items())[:2]
-            ),
-            hint="use --from to read those of one format",
-        )
-    return FORMATS[next(iter(formats))]
-
-
-def format_of_name(name: str) -> FormatSpec | None:
-    """Return the format that a file name has, if any."""
-    return next((spec for spec in FORMATS.values() if spec.file_pattern.search(name)), None)
-
-
-def _format_of_file(path: AnyPath) -> str:
-    with os_errors_as(SourceError, path), open_regular(path) as file:
-        head = file.read(_HEAD)
-    if (named := format_of_name(path.name)) is not None:
-        return named.name
-    for name in FORMATS:
-        if format_of(name).starts(head):
-            return name
-    if path.suffix.lower() == ".json" and _has_json_rows(head):
-        return "jsonl"
-    packed = path.name.lower().endswith(_PACKED)
-    hint = _HINT if packed else "use --from NAME to choose one"
-    raise SourceError("unknown format", path=path, expected=f"one of {FORMAT_NAMES}", hint=hint)
-
-
-def _has_json_rows(head: bytes) -> bool:
-    """Return whether the first bytes are those of a list of objects, or have one on a line."""
-    if _OBJECT_LIST.match(head):
-        return True
-    with contextlib.suppress(ValueError, RecursionError):
-        return isinstance(json.loads(head.split(b"\n")[0]), dict)
-    return False

@@ -24,7 +24,6 @@ from tfrtool.examples.roles import LABELS
 from tfrtool.inspection.extract.safe_names import safe_path
 from tfrtool.inspection.rows.batches import rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.archives import starts_tar
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.formats.json_rows import NumberError, parse_json
 from tfrtool.sources.formats.tar_samples import SKIPPED, TarSample, TarSamples
@@ -52,10 +51,6 @@ class WebDatasetFormat(RowFormat):
 
     spec = FORMATS["webdataset"]
     widening: ClassVar[Sequence[DType]] = (DType.INT64, DType.FLOAT32)
-
-    def starts(self, head: bytes) -> bool:
-        """Return whether bytes start as a tar archive does."""
-        return starts_tar(head[: tarfile.BLOCKSIZE])
 
     def losses(self, content: Content) -> list[str]:
         """Refuse a name that is taken."""
