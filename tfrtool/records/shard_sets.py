@@ -83,6 +83,8 @@ class ShardSet:
 
     def split_below(self, root: AnyPath) -> str | None:
         """Return its split: that of the names, or else of a folder in a dataset's directory."""
+        if is_event_name(self.prefix) and self.directory != root:
+            return run_of(self.directory, root)
         folder = folder_of_partitions(self.directory, root)
         if self.split is None and folder != root:
             return folder.name.removeprefix(_TFX_FOLDER)
@@ -233,6 +235,16 @@ def is_shard_name(name: str) -> bool | None:
     if name.startswith(".") or name.lower().endswith(_NEVER):
         return False
     return ".tfrecord" in name or bool(_SHARD_NUMBER.search(name) or _EVENTS.match(name)) or None
+
+
+def is_event_name(name: str) -> bool:
+    """Return whether a file has events of TensorBoard, by its name."""
+    return "tfevents" in name and is_shard_name(name) is not False
+
+
+def run_of(folder: AnyPath, root: AnyPath) -> str:
+    """Return the run of event files in a folder, as TensorBoard names it; ``.`` is the root."""
+    return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder)
 
 
 def has_other_format(name: str) -> bool:

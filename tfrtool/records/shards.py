@@ -28,13 +28,20 @@ from tfrtool.records.shard_sets import (
     COMPRESSED_NAME,
     VERSION,
     has_other_format,
+    is_event_name,
     is_shard_name,
     natural_order,
+    run_of,
 )
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.commit import check_not_begun, check_not_publishing
-from tfrtool.storage.limits import MAX_FILES_LOOKED_INTO, MAX_FILES_OF_A_KIND, MAX_FOLDERS_BELOW
+from tfrtool.storage.limits import (
+    MAX_FILES_LOOKED_INTO,
+    MAX_FILES_OF_A_KIND,
+    MAX_FOLDERS_BELOW,
+    MAX_RUN_FOLDERS,
+)
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url, remote_path
 
@@ -243,8 +250,8 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
 
     It may hold the shards itself; or versions of a dataset (``1.0.0``), and the newest is
     used, as TFDS does; or one configuration with versions in it; or a folder for each split, as
-    TFX writes them. It is a `DatasetError` if it is not a directory, can't be read, has no
-    dataset or several, or is being replaced.
+    TFX writes them; or event files of TensorBoard at any depth. It is a `DatasetError` if it is not
+    a directory, can't be read, has no dataset or several, or is being replaced.
     """
     directory = as_path(directory)
     if not directory.is_dir():
@@ -252,7 +259,7 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
         raise DatasetError(what, path=directory, expected="a directory with shards")
     finder = _ShardFinder()
     with os_errors_as(DatasetError, directory):
-        found = _descend(directory, finder)
+        found = _with_runs(_descend(directory, finder), directory, finder)
         if not found.shards:
             for folder in dict.fromkeys((found.root, directory, *finder.folders(found.root))):
                 check_not_begun(folder)
@@ -444,6 +451,37 @@ def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
             _descend(configs[0], finder), f"using configuration {names}, the only one"
         )
     return DatasetFolders(directory, ())
+
+
+def _with_runs(found: DatasetFolders, directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
+    """Return the event files of all folders below a directory, if it has nothing else."""
+    if not all(is_event_name(shard.name) for shard in found.shards):
+        return found
+    most = MAX_FOLDERS_BELOW if isinstance(directory, RemotePath) else MAX_RUN_FOLDERS
+    folders = [*islice(_folders_below(directory, finder), most + 1)]
+    shards = [
+        shard
+        for folder in folders[:most]
+        for shard in finder.all_shards(folder)
+        if is_event_name(shard.name)
+    ]
+    if len(shards) <= len(found.shards):
+        return found
+    runs = [*dict.fromkeys(printable(run_of(shard.parent, directory)) for shard in shards)]
+    notes = [
+        f"reading the event files of {human_count(len(runs), 'run')} ({some_of(runs, _NAMED)})"
+    ]
+    if len(folders) > most:
+        notes.append(f"only {most:,} folders were searched for event files")
+    return DatasetFolders(directory, tuple(shards), tuple(notes))
+
+
+def _folders_below(folder: AnyPath, finder: _ShardFinder) -> Iterator[AnyPath]:
+    """Yield a folder and those below it, at any depth, without links."""
+    waiting = [folder]
+    while waiting:
+        yield (folder := waiting.pop())
+        waiting += (one for one in reversed(finder.folders(folder)) if not _is_link(one))
 
 
 def _in_partitions(folders: Iterable[AnyPath], finder: _ShardFinder) -> list[AnyPath]:

@@ -96,6 +96,9 @@ MAX_FILES_OF_A_KIND = 100
 first shard stands for all of them. If a hundred photographs are not shards, the others aren't
 either."""
 
+MAX_RUN_FOLDERS = 10_000
+"""Folders that are searched for TensorBoard's event files, at any depth."""
+
 MAX_FOLDERS_BELOW = 1000
 """Folders below a directory that are searched for shards which are not included. This takes a tenth
 of a second, or a second on a slow disk."""

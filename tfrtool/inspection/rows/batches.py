@@ -31,6 +31,7 @@ from tfrtool.inspection.rows.extra_columns import (
     ExtraColumn,
     ExtraColumns,
     index_column,
+    run_column,
 )
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.verify.payload_check import unparseable
@@ -153,6 +154,8 @@ class RowColumns:
         """Return the columns for records of shards, whose features have ``columns``."""
         folder = shards[0].parent if shards else None
         extra = ExtraColumns.of(shards, [*columns.to_arrow().names, LABEL_NAME]).columns
+        if columns.kind is PayloadKind.EVENT and shards:
+            extra = (run_column(shards, sources), *extra)
         found = cls(shards=shards, extra=extra, sources=sources)
         # A feature with one value in each record comes first.
         for candidates in _label_candidates(columns):

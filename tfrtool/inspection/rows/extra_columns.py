@@ -12,10 +12,15 @@ from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.arrow.columns import EXACT, PLACES
 from tfrtool.records.count import first_numbers
 from tfrtool.records.partitions import PartitionKind, partition_columns
+from tfrtool.records.shard_sets import run_of
+from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.remote_path import AnyPath
 
 INDEX = "_index"
 """The column with the number of each record among those of all shards, from 0."""
+
+RUN = "run"
+"""The column with the run of TensorBoard that an event is from."""
 
 _TYPES = {
     PartitionKind.TEXT: pa.string(),
@@ -127,6 +132,28 @@ class ExtraColumns:
         if self.order is None or {*self.order} != {*schema.names}:
             return schema
         return pa.schema([schema.field(name) for name in self.order], schema.metadata)
+
+
+def run_column(shards: Sequence[AnyPath], sources: Paths) -> ExtraColumn:
+    """Return the column with the run of each shard, as TensorBoard names them.
+
+    Runs are relative to the directories that are ``sources``, or else to the folder of all shards.
+    """
+    roots = [path for path in as_paths(sources) if path.is_dir()] if sources else []
+    if not roots:
+        roots = [_folder_of_all(shards)]
+    runs = {}
+    for shard in shards:
+        root = next((one for one in roots if shard.is_relative_to(one)), shard.parent)
+        runs[shard] = run_of(shard.parent, root)
+    return ExtraColumn(RUN, pa.string(), runs)
+
+
+def _folder_of_all(shards: Sequence[AnyPath]) -> AnyPath:
+    folder = shards[0].parent
+    while not all(shard.is_relative_to(folder) for shard in shards) and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def index_column(shards: Sequence[AnyPath]) -> ExtraColumn:
