@@ -22,8 +22,8 @@ from tfrtool.examples.example import (
     Feature,
     PayloadKind,
     classify_payload,
-    decode_example,
     encode_example,
+    parse_message,
 )
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.misfits import FieldMisfit
@@ -129,10 +129,8 @@ def packing_of(payload: bytes) -> Packing | None:
     packing = Packing.MESSAGE
     if classify_payload(payload) is PayloadKind.EXAMPLE:
         packing = Packing.FEATURES
-        names = {
-            name.encode("utf-8", "surrogateescape") for name in decode_example(payload).features
-        }
-        if not names <= {*_SERIALIZED}:
+        features = parse_message(payload).context.feature
+        if not {one.key for one in features} <= {*_SERIALIZED}:
             return None
     contexts, examples, _, rejected = split_records([payload], packing)
     parts = [part for part in (*contexts, *examples) if part and part != _NO_FEATURES]

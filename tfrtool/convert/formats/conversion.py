@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.writing.job import run_job
 from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.run_options import JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ def convert(
     columns = {one.name: str(one.type) for one in content.schema}
     return ConvertReport(
         job=job,
-        source=request.source_format.name,
-        target=request.target_format.name,
+        source=request.source_format.spec.name,
+        target=request.target_format.spec.name,
         columns=columns | ({LABEL_NAME: "string"} if content.named_label else {}),
         losses=plan.losses,
         notes=plan.notes,
@@ -96,11 +96,14 @@ def convert(
 
 def _run(plan: ConvertPlan) -> JobReport:
     """Write the files of a plan, and publish them."""
-    job_plan, request = plan.job_plan(), plan.request
-
-    def run(settings: JobSettings) -> JobReport:
-        return run_job(settings, "convert", plan.chosen(), lambda _: job_plan, plan.metadata)
-
+    request, job_plan = plan.request, plan.job_plan()
+    run = partial(
+        run_job,
+        command="convert",
+        facts=plan.chosen(),
+        plan=lambda _: job_plan,
+        metadata=plan.metadata,
+    )
     if not request.single:
         return run(request.settings)
     has_schema = SCHEMA in plan.metadata((), Path())

@@ -93,7 +93,7 @@ class ConvertPlan:
         """Return the options that decide what files hold. A resumed run must have the same."""
         options, schema = self.request.options, self.request.types.schema
         return {
-            "to": self.request.target_format.name,
+            "to": self.request.target_format.spec.name,
             "select": list(options.select or ()),
             "rename": dict(options.rename or {}),
             "cast": dict(options.cast or {}),
@@ -112,7 +112,7 @@ class ConvertPlan:
         inputs = [(path, status.st_size, status.st_mtime_ns) for path, status in stats]
         source_format, target_format = self.request.source_format, self.request.target_format
         facts = (
-            source_format.name,
+            source_format.spec.name,
             vars(source_format),
             vars(target_format),
             self.rows.before,

@@ -155,11 +155,6 @@ class Format(abc.ABC):
     has_plain_nans: ClassVar[bool] = False  # whether every NaN is written as the same one
 
     @property
-    def name(self) -> str:
-        """The word for ``--from`` and ``--to``."""
-        return self.spec.name
-
-    @property
     def payloads(self) -> bool:
         """Whether rows are payloads, and not record batches."""
         return self.spec.holds == "payloads"

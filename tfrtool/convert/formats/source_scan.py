@@ -97,7 +97,7 @@ def _declared_format(
         if not asked:
             declared = declared_features(shards)
             columns, notes = declared.columns, [*declared.notes]  # the scan finds all others
-    elif source_format.name == "tfrecord":
+    elif source_format.spec.name == "tfrecord":
         columns = ranking_columns(
             shards,
             notes.append,
