@@ -37,6 +37,7 @@ from tfrtool.view.pieces import (
     section,
     short,
 )
+from tfrtool.view.steps import is_camera, steps_of
 
 THUMBS = {"s": 96, "m": 160, "l": 320}
 """Longest side of thumbnails, in pixels."""
@@ -283,8 +284,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def record_page(live: Live, asked: PageAddress, shard: int, record: int, start: int) -> str:
-    """Render a record, with some of its bytes from ``start`` on in hexadecimal."""
+def record_page(
+    live: Live, asked: PageAddress, shard: int, record: int, start: int, step: int
+) -> str:
+    """Render a record, with one of its steps, and bytes from ``start`` on in hexadecimal."""
     found = live.found
     row = live.ask(answer, Question(record=(shard, record)), 0, 1).rows[0]
     number, near = number_of(asked.parameters.get("n", "0")), Answer()
@@ -320,24 +323,28 @@ def record_page(live: Live, asked: PageAddress, shard: int, record: int, start: 
         here_url=here,
         hex_url=f"{here}{'&' if '?' in here else '?'}hex=",
         start=start,
-        step=_HEX,
-        **_content(live, row, b"" if item is None else item.payload),
+        hex_step=_HEX,
+        asked=asked,
+        **_content(live, row, b"" if item is None else item.payload, step),
         hex=_hex(b"" if item is None else item.payload, start),
     )
 
 
-def _content(live: Live, row: Row, payload: bytes) -> dict[str, Any]:
-    """Return the images and the features of a record."""
+def _content(live: Live, row: Row, payload: bytes, step: int) -> dict[str, Any]:
+    """Return the images and the features of a record, and one of its steps."""
     roles, features = live.found.roles(row.shard), dict[str, Feature]()
     with suppress(ValueError):  # of another kind
         features = dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
     objects = read_objects(features, roles.object_names, MAX_OBJECTS)
-    pictures = list(pictures_of(payload, roles, 1)) if roles.image and payload else []
     parts, misfit = _typed_parts(live, payload)
+    steps = None if parts is None else steps_of(live, row, payload, step)
     if parts is None:
         parts = _stored_parts(roles, payload)
+    has_pictures = bool(roles.image and payload) and (steps is None or not is_camera(live, roles))
+    pictures = list(pictures_of(payload, roles, 1)) if has_pictures else []
     return {
         "misfit": misfit,
+        "steps": steps,
         "pictures": [
             {
                 "picture": one,

@@ -27,6 +27,7 @@ from tfrtool.view.pages import (
     records_page,
 )
 from tfrtool.view.pieces import environment
+from tfrtool.view.steps import cameras_of, values_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,8 +81,9 @@ def application(live: Live) -> Any:
 
     def record(request: Request) -> Any:
         shard, number = (number_of(request.path_params[name]) for name in ("shard", "record"))
-        start = number_of(request.query_params.get("hex", "0"))
-        return record_page(live, asked(request.query_params), shard, number, start)
+        query = request.query_params
+        start, step = (number_of(query.get(name, "0")) for name in ("hex", "step"))
+        return record_page(live, asked(query), shard, number, start, step)
 
     def picture(request: Request) -> Response:
         """Return an image or a mask, decoded and encoded again."""
@@ -98,6 +100,23 @@ def application(live: Live) -> Any:
             data = encoded(picture_of(item.payload, roles, LARGE, number))
         elif item is not None:
             data = encoded(thumbnail(item.payload, roles, max(box, 1)))
+        return _image(data)
+
+    def camera(request: Request) -> Response:
+        """Return an image of a step, decoded and encoded again."""
+        shard, offset, number, step = _numbers(request.path_params, "shard offset camera step")
+        cameras, item = cameras_of(live), live.reader.read(shard, offset)
+        if cameras is None or item is None:
+            raise IndexError("no picture")
+        return _image(encoded(cameras.picture(item.payload, number, step, LARGE)))
+
+    def step(request: Request) -> Response:
+        """Return the values of a step."""
+        shard, offset, number = _numbers(request.path_params, "shard offset step")
+        item = live.reader.read(shard, offset)
+        return JSONResponse([] if item is None else values_of(live, item.payload, number))
+
+    def _image(data: bytes | None) -> Response:
         if data is None:
             raise IndexError("no picture")
         kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
@@ -140,6 +159,8 @@ def application(live: Live) -> Any:
             Route("/overview", endpoint(lambda _: overview_page(live))),
             Route("/record/{shard}/{record}", endpoint(record)),
             Route("/image/{shard}/{offset}", endpoint(picture)),
+            Route("/camera/{shard}/{offset}/{camera}/{step}", endpoint(camera)),
+            Route("/step/{shard}/{offset}/{step}", endpoint(step)),
             Route("/mask/{shard}/{offset}/{mask}", endpoint(picture)),
             Route("/marks", change_marks, methods=["POST"]),
             Route("/marked.txt", endpoint(marks_file)),
@@ -147,6 +168,10 @@ def application(live: Live) -> Any:
             Route("/static/{name}", endpoint(static)),
         ]
     )
+
+
+def _numbers(parameters: Mapping[str, str], names: str) -> list[int]:
+    return [number_of(parameters[name]) for name in names.split()]
 
 
 def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[str], None]) -> None:

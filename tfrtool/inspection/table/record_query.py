@@ -1,5 +1,6 @@
 """Questions about the rows of a `RecordTable`, answered by DuckDB, which reads no other file."""
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -13,6 +14,8 @@ from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import innermost_type
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.types import Struct, only_fields
+from tfrtool.inspection.pictures.cameras import StepCameras
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.database import connect, literal, quoted, unique_names
 from tfrtool.inspection.rows.payload_json import PayloadJson
@@ -34,6 +37,9 @@ IMAGE_COLUMNS = ("width", "height", "brightness", "entropy")
 PIXELS = (64, 128, 256, 512, 1024, 2048)
 BYTES = (100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 """Groups of sizes, by pixels of the longer side or bytes of a record; 0 is beyond the last."""
+
+_LONGEST_LIST = 1000
+"""Values of a list of a step that are shown at most."""
 
 MOST_BITS = 3
 """Bits in which the hashes of similar images differ at most."""
@@ -364,6 +370,35 @@ def typed_values(
     """Return a record's values by column, with the first items of lists, or why it has none."""
     (found,) = PayloadJson(columns=columns, most=most).describe_all([payload])
     return found if isinstance(found, str) else dict(found["features"])
+
+
+def step_values(
+    _: RecordTable, payload: bytes, columns: FeatureColumns, cameras: StepCameras, step: int
+) -> list[tuple[str, str]]:
+    """Return the paths and values of a step of a record, as text, or why there are none."""
+    root = only_fields(columns.root, cameras.others)
+    if not isinstance(root, Struct):
+        return []
+    table, rejected = FeatureColumns.of(root).decode([payload])
+    if rejected:
+        return [("", why) for why in rejected.values()]
+    array = table.column(cameras.path[0])
+    for name in cameras.path[1:]:
+        array = array.field(name)
+    item = array.flatten().slice(step, 1)
+    if not len(item):
+        return []
+    (row,) = PayloadJson(most=_LONGEST_LIST).rows(pa.RecordBatch.from_struct_array(item))
+    return [*_texts_of(row)]
+
+
+def _texts_of(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _texts_of(value, f"{path}{name}/")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"{path}{name}", text
 
 
 def select_records(

@@ -43,6 +43,54 @@ for (const input of document.querySelectorAll("figure input")) {
   });
 }
 
+// Steps: only the images of the step, and then those next to it, are loaded
+const steps = $("steps");
+if (steps) {
+  const slider = steps.querySelector("[name=step]"), figures = [...steps.querySelectorAll("figure")];
+  let shown = Number(slider.value), busy = false;
+  const loaded = new Map([[shown, [...steps.querySelectorAll("img")]]]);
+  const load = (step) => {
+    if (!loaded.has(step)) loaded.set(step, figures.map((figure) => {
+      const image = new Image();
+      image.alt = figure.querySelector("figcaption").textContent;
+      image.src = figure.dataset.base + step;
+      return image;
+    }));
+    return loaded.get(step);
+  };
+  const loadNext = () => {
+    for (const step of loaded.keys()) if (Math.abs(step - shown) > 1) loaded.delete(step);
+    for (const step of [shown + 1, shown - 1]) if (step >= 0 && step <= Number(slider.max)) load(step);
+  };
+  const row = ([name, text]) => {
+    const line = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
+    head.scope = "row";
+    head.textContent = name;
+    cell.textContent = text;
+    line.append(head, cell);
+    return line;
+  };
+  async function show() {
+    if (busy) return; // what the slider says in the end is shown
+    busy = true;
+    while (shown !== Number(slider.value)) {
+      const step = shown = Number(slider.value);
+      const images = load(step);
+      const answer = await fetch(steps.dataset.values + step).catch(() => null);
+      const values = answer !== null && answer.ok ? await answer.json() : [["", "The values can't be read."]];
+      await Promise.all(images.map((image) => image.decode().catch(() => null)));
+      figures.forEach((figure, number) => figure.querySelector("img").replaceWith(images[number]));
+      steps.querySelector("tbody").replaceChildren(...values.map(row));
+      steps.querySelector("output").textContent = step;
+    }
+    busy = false;
+    loadNext();
+  }
+  steps.querySelector("button").hidden = true;
+  slider.addEventListener("input", show);
+  loadNext();
+}
+
 if (matchMedia("(max-width: 700px)").matches) document.querySelector(".facets details")?.removeAttribute("open");
 
 // Keys
