@@ -4,7 +4,7 @@ Import it with ``import tfrtool.ray``; it requires ``pip install "tfrtool[ray]"`
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ray.data.block import BlockMetadata
 from tfrtool.convert.formats.conversion import ConvertReport, convert
 from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.features.type_spelling import check_types
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.rows.read_rows import RowBatches, on_fault_handler
 from tfrtool.records.shards import find_shards
@@ -35,6 +36,7 @@ def read(
     columns: str | Sequence[str] = "all",
     lists: bool = False,
     as_stored: bool = False,
+    types: Mapping[str, str] | None = None,
     on_fault: Literal["raise", "skip"] = "raise",
 ) -> Dataset:
     """Return the records of shards as a dataset of Ray Data, with a read task for each shard.
@@ -48,6 +50,7 @@ def read(
         lists: whether a feature that some records don't have is a list in any case, where types are
             inferred.
         as_stored: whether columns are the features as records store them.
+        types: types of features by name, as for `tfrtool.read_table`.
         on_fault: "raise" to stop at a damaged record, "skip" to skip it.
 
     Raises:
@@ -56,7 +59,8 @@ def read(
     """
     paths, handler = find_shards(shards), on_fault_handler(on_fault)
     workers = RayCluster() if ray.is_initialized() else None
-    found = infer_columns(paths, lists=lists, as_stored=as_stored, workers=workers)
+    check_types(types, as_stored=as_stored)
+    found = infer_columns(paths, lists=lists, as_stored=as_stored, types=types, workers=workers)
     if columns != "all":
         found = found.select([columns] if isinstance(columns, str) else columns)
     return read_datasource(

@@ -399,6 +399,9 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "use another --type, or --as-stored": "tests/features/test_typed_features.py uses others",
+    "name the feature that has them": "tests/features/test_typed_features.py names some",
+    "name one of its fields, such as": "tests/features/test_typed_features.py names one",
     "use --as-stored to show features as": "tests/features/test_logical_tables.py does",
     "use --as-stored when you make the table": "tests/features/test_logical_tables.py makes one",
     "records can't be made of it; use the TFRecord files": "tests/features/test_explode.py has one",

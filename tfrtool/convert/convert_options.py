@@ -188,8 +188,10 @@ class FilterOptions(CopyOptions, StoredOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.as_stored and self.where is None:
-            raise UsageError("--as-stored requires --where")
+        if self.where is None:
+            asked = {"--as-stored": self.as_stored, "--type": self.types}
+            for flag in [flag for flag, value in asked.items() if value]:
+                raise UsageError(f"{flag} requires --where")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,6 +316,7 @@ CHANGES_EXACT = "--exact cannot be used together with --select, --rename or --ca
 
 _EXCLUDED: Mapping[str, Sequence[str]] = {
     "schema": ("select", "lists", "exact"),
+    "types": ("cast", "schema", "proto"),
     "proto": ("exact", "lists", "rename", "schema", "cast", "label_feature"),
     "explode": ("proto", "exact", "rename", "schema", "cast"),
 }
@@ -421,8 +424,11 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         for name in ("proto", "explode"):
             if getattr(self, name) is not None:
                 _check_makes_table(name, source, target)
-        if self.as_stored and not (source.holds == "payloads" and target.holds == "table"):
-            raise UsageError("--as-stored applies to records that become a table")
+        for flag, value in {"--as-stored": self.as_stored, "--type": self.types}.items():
+            if value and not (source.holds == "payloads" and target.holds == "table"):
+                raise UsageError(f"{flag} applies to records that become a table")
+        if self.types and source.name != "tfrecord":
+            raise UsageError(f"--type applies to TFRecord files, not to {source.name}")
         if self.label_feature and target.holds == "table":
             titles = titles_of_formats(lambda spec: spec.holds != "table")
             raise UsageError(f"--label-feature applies to {titles}, not to {target.name}")
@@ -435,7 +441,8 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         for name, others in _EXCLUDED.items():
             for other in others if getattr(self, name) not in (None, False) else ():
                 if getattr(self, other):
-                    names = f"--{name} and --{other.replace('_', '-')}"
+                    flag = "type" if name == "types" else name
+                    names = f"--{flag} and --{other.replace('_', '-')}"
                     raise UsageError(f"{names} cannot be used together")
         if self.exact and (self.select or self.rename or self.cast):
             raise UsageError(CHANGES_EXACT)

@@ -138,6 +138,7 @@ def _select(
             where,
             sources=source,
             as_stored=options.as_stored,
+            types=options.types,
             workers=None if isinstance(settings.workers, Engine) else settings.workers,
             on_fault=lambda found: unparsed.append(found) if _is_unparsed(found) else None,
             on_progress=settings.on_progress,

@@ -3,15 +3,17 @@
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, human_count
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
+from tfrtool.features.stored_lists import string_parts
+from tfrtool.features.tensor_protos import read_tensor_proto
 from tfrtool.features.types import ITEM_SIZES, Encoding, Values
 
 MOST_UNPACKED = 256 * 1024 * 1024
@@ -25,12 +27,14 @@ class UnpackedTensors:
     Attributes:
         data: the bytes of their numbers, one after the other; None if some are bad.
         counts: how many each has.
+        sizes: the shape of each, a row each, if the strings have it.
         expected: what the bad ones should be.
         bad: what is wrong with each bad one, by its index.
     """
 
     data: NDArray[np.uint8] | None
     counts: Ints
+    sizes: Ints | None = None
     expected: str = ""
     bad: Mapping[int, str] = field(default_factory=dict)
 
@@ -41,7 +45,7 @@ def unpack(strings: pa.Array, values: Values) -> UnpackedTensors:
     Raises:
         SchemaError: they unpack to more memory than a batch may take.
     """
-    ends, data = _parts(strings)
+    ends, data = string_parts(strings)
     return _unpacked(data, ends, values)
 
 
@@ -54,28 +58,47 @@ def unpack_strings(strings: Sequence[bytes], values: Values) -> UnpackedTensors:
 def _unpacked(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTensors:
     item_size = ITEM_SIZES[values.dtype]
     sizes = np.diff(ends)
+    if values.encoding is Encoding.TENSOR:
+        return _tensors(data, ends, values)
     if values.encoding is Encoding.ZLIB:
         most = MOST_UNPACKED if None in values.shape else values.size * item_size
         parts, bad = _decompressed(data, ends, most)
         if bad:
-            return UnpackedTensors(None, sizes, "zlib data", bad)
+            return UnpackedTensors(None, sizes, expected="zlib data", bad=bad)
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
         data = np.frombuffer(b"".join(parts), np.uint8)
     wrong = np.flatnonzero(sizes % item_size)
     if wrong.size:
         found = dict(zip(wrong.tolist(), map(str, sizes[wrong].tolist()), strict=True))
-        return UnpackedTensors(None, sizes, f"a multiple of {item_size} bytes", found)
+        expected = f"a multiple of {item_size} bytes"
+        return UnpackedTensors(None, sizes, expected=expected, bad=found)
     return UnpackedTensors(data, sizes // item_size)
 
 
-def _parts(strings: pa.Array) -> tuple[Ints, NDArray[np.uint8]]:
-    """Return where each string starts and ends, and the bytes of all of them."""
-    _, offsets, content = strings.buffers()
-    if not len(strings) or offsets is None:
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    data = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
-    return ends.astype(np.int64) - ends[0], data
+def _tensors(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTensors:
+    """Return the numbers and the sizes of serialized tensors."""
+    content, bounds, rank = data.tobytes(), ends.tolist(), len(values.shape)
+    parts, sizes, bad, total = list[bytes](), list[tuple[int, ...]](), dict[int, str](), 0
+    for index, (start, end) in enumerate(pairwise(bounds)):
+        try:
+            tensor = read_tensor_proto(content[start:end], values.dtype, MOST_UNPACKED)
+            if len(tensor.sizes) != rank:
+                raise ValueError(f"a tensor of {human_count(len(tensor.sizes), 'dimension')}")
+        except ValueError as error:
+            bad[index] = str(error)
+            continue
+        parts.append(tensor.data)
+        sizes.append(tensor.sizes)
+        total += len(tensor.data)
+        if total > MOST_UNPACKED and index:
+            parts.clear()  # the error is handled while its traceback holds this list
+            raise SchemaError(f"tensors unpack to more than {MOST_UNPACKED:,} bytes")
+    counts = np.fromiter(map(len, parts), np.int64, len(parts)) // ITEM_SIZES[values.dtype]
+    if bad:
+        expected = f"a serialized tensor of {values.dtype}, {human_count(rank, 'dimension')}"
+        return UnpackedTensors(None, counts, expected=expected, bad=bad)
+    numbers = np.frombuffer(b"".join(parts), np.uint8)
+    return UnpackedTensors(numbers, counts, np.array(sizes, np.int64).reshape(len(parts), rank))
 
 
 def _decompressed(

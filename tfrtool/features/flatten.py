@@ -13,6 +13,7 @@ from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.arrays import Bools, Ints, binary_array, list_array, numbers_array
 from tfrtool.examples.arrow.value_types import microseconds_of, texts_of
 from tfrtool.features.stored_layout import StoredFeature, stored_leaf
+from tfrtool.features.tensor_protos import tensor_proto
 from tfrtool.features.types import Encoding, Field, Kind, Leaf, ListOf, Struct, Values, join
 
 
@@ -32,8 +33,10 @@ class FlatFeatures:
         self.arrays: dict[str, pa.Array] = {}
         self._records = records
         everywhere = np.ones(records, np.bool_)
+        self._sizes: dict[str, pa.Array] = {}
         for (name, item), array in zip(root.fields.items(), rows, strict=True):
             self._flatten(item, array, name, (), everywhere)
+        self.arrays = {**self._sizes, **self.arrays}
 
     def _flatten(
         self, item: Field, array: pa.Array, path: str, offsets: tuple[Ints, ...], present: Bools
@@ -63,12 +66,17 @@ class FlatFeatures:
         if values.encoding is Encoding.NONE:
             flat = _stored_values(flat, values)
         else:
-            flat, counts = _encoded(flat, counts, values), np.ones(len(counts), np.int64)
+            flat, counts = _encoded(flat, counts, dims, values), np.ones(len(counts), np.int64)
         self._add(stored.values, stored.lengths, flat, counts, offsets, present)
         if stored.shape:
             rank = np.full(len(dims), len(values.shape), np.int64)
             sizes = numbers_array(np.ascontiguousarray(dims.reshape(-1)))
             self._add(stored.shape[0], stored.shape[1:], sizes, rank, offsets, present)
+        for feature in stored.sizes:
+            named = [at for at, name in enumerate(values.size_features) if name == feature.key]
+            rank = np.full(len(dims), len(named), np.int64)
+            flat = numbers_array(np.ascontiguousarray(dims[:, named].reshape(-1)))
+            self._add(feature, (), flat, rank, offsets, present, self._sizes)
 
     def _add(
         self,
@@ -78,19 +86,20 @@ class FlatFeatures:
         counts: Ints,
         offsets: tuple[Ints, ...],
         present: Bools,
+        arrays: dict[str, pa.Array] | None = None,
     ) -> None:
         """Add a feature whose items have ``counts`` values, with the lengths of their lists."""
-        places = np.flatnonzero(present)
+        places, arrays = np.flatnonzero(present), self.arrays if arrays is None else arrays
         if not offsets:
-            self.arrays[feature.key] = self._lists(places, counts, values)
+            arrays[feature.key] = self._lists(places, counts, values)
             return
         bounds = offsets[0]
         for length, inner in zip(lengths, offsets[1:], strict=True):
             sizes = numbers_array(np.diff(inner))
-            self.arrays[length.key] = self._lists(places, np.diff(bounds)[places], sizes)
+            arrays[length.key] = self._lists(places, np.diff(bounds)[places], sizes)
             bounds = inner[bounds]
         of_records = np.diff(_ends(counts)[bounds])
-        self.arrays[feature.key] = self._lists(places, of_records[places], values)
+        arrays[feature.key] = self._lists(places, of_records[places], values)
 
     def _lists(self, places: Ints, counts: Ints, values: pa.Array) -> pa.Array:
         return list_array(pa.list_(values.type), self._records, places, counts, values)
@@ -153,8 +162,8 @@ def _stored_values(array: pa.Array, values: Values) -> pa.Array:
     return array
 
 
-def _encoded(array: pa.Array, counts: Ints, values: Values) -> pa.Array:
-    """Return one string for each tensor."""
+def _encoded(array: pa.Array, counts: Ints, dims: Ints, values: Values) -> pa.Array:
+    """Return one string for each tensor, which has ``counts`` numbers and the sizes ``dims``."""
     ends = _ends(counts)
     if values.kind is Kind.BOOL:
         numbers = _numbers(array.cast(pa.uint8()))
@@ -166,7 +175,13 @@ def _encoded(array: pa.Array, counts: Ints, values: Values) -> pa.Array:
     if values.encoding is Encoding.RAW:
         return binary_array(ends.astype(np.int32), data)
     pairs = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-    packed = [zlib.compress(data[start:end].tobytes()) for start, end in pairs]
+    parts = [data[start:end].tobytes() for start, end in pairs]
+    if values.encoding is Encoding.TENSOR:
+        packed = [
+            tensor_proto(values.dtype, *one) for one in zip(dims.tolist(), parts, strict=True)
+        ]
+    else:
+        packed = list(map(zlib.compress, parts))
     sizes = np.fromiter(map(len, packed), np.int64, len(packed))
     return binary_array(_ends(sizes).astype(np.int32), b"".join(packed))
 

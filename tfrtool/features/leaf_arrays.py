@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, some_of
+from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.example import DTYPES, DType, feature_key
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.features.encoded_tensors import native_numbers, unpack_strings
-from tfrtool.features.leaf_build import expected_count, misshapen
-from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.leaf_build import expected_count, instead_of_sizes, misshapen
+from tfrtool.features.misfits import FieldMisfit, Misfits
+from tfrtool.features.named_sizes import Items, named_sizes
 from tfrtool.features.stored_layout import MAX_LENGTH, StoredFeature, stored_dtype, stored_leaf
-from tfrtool.features.types import Encoding, Kind, Leaf, Values
+from tfrtool.features.stored_lists import StoredLists
+from tfrtool.features.types import ITEM_SIZES, Encoding, Kind, Leaf, Values
 from tfrtool.storage.limits import MAX_TENSOR_VALUES
 
 _FEW = 48
@@ -102,8 +105,10 @@ class LeafArrays:
         self._source = _Source.of(stored.values)
         self._lengths = tuple(map(_Source.of, stored.lengths))
         self._shape = tuple(map(_Source.of, stored.shape))
+        self._named = tuple(map(_Source.of, stored.sizes))
         self._is_encoded = values.encoding is not Encoding.NONE
-        self._have_own_shapes = self._is_encoded and None in values.shape
+        can_differ = self._is_encoded or bool(self._named)
+        self._have_own_shapes = can_differ and None in values.shape
         self._size = values.size
         self._per_item = 1 if self._is_encoded else self._size
         self._dtype = numpy_dtype(values)
@@ -111,12 +116,18 @@ class LeafArrays:
         if stored_dtype(values) is DType.FLOAT32:
             self._stored = np.dtype(np.float32)
         self._limits = _limits(values)
-        self._item_shape = _item_shape(leaf)
+        self._item_shape = () if self._named else _item_shape(leaf)
+        self._can_be_joined = values.encoding is Encoding.RAW and not leaf.level
+        self._joined = {1, ITEM_SIZES.get(values.dtype, 1)}
 
     def decode(self, features: Mapping[bytes, pb.Feature]) -> LeafPart:
         """Return the leaf of a record; `ValueError` if that doesn't fit."""
         found = self._source.values(features)
         values, is_present = found or _NO_VALUES, found is not None
+        if self.leaf.values.info.get("empty_is_missing"):
+            is_present = bool(values)
+        if self._can_be_joined and len(values) > 1 and {*map(len, values)} <= self._joined:
+            values = (b"".join(values),)
         lengths: tuple[list[int], ...] = ()
         if self.leaf.level:
             sources = self._source, *self._lengths
@@ -128,8 +139,12 @@ class LeafArrays:
         if not is_present and not lengths:
             return LeafPart((), self._defaults(1), is_present)
         if self._is_encoded:
-            return LeafPart(lengths, self._tensors(values, sizes), is_present)
+            return LeafPart(lengths, self._tensors(values, sizes, features), is_present)
         items = self._converted(values)
+        if self._named:
+            counts = np.array([len(values)])
+            sizes = self._named_sizes(counts, features)
+            return LeafPart(lengths, self._divided(items, counts, sizes), is_present)
         if self._item_shape:
             items = items.reshape(self._item_shape)
         return LeafPart(lengths, items, is_present)
@@ -267,7 +282,48 @@ class LeafArrays:
                 raise misfit(source.name, "sizes", size)
         return np.array(found, np.int64).reshape(-1, rank)
 
-    def _tensors(self, strings: Sequence[bytes], sizes: NDArray[np.int64] | None) -> Any:
+    def _named_sizes(
+        self, counts: NDArray[np.int64], features: Mapping[bytes, pb.Feature]
+    ) -> NDArray[np.int64]:
+        """Return the sizes of tensors that other features have, a row each."""
+        misfits = Misfits(strict=False)
+        lists = dict[str, StoredLists]()
+        for source in self._named:
+            numbers = np.array([*(source.values(features) or ())], np.int64)
+            ends = np.array([0, len(numbers)])
+            present = np.ones(1, np.bool_)
+            lists[source.name] = StoredLists(
+                ends, ends[1:], numbers_array(numbers), present, is_complete=True
+            )
+        items = Items(np.zeros(len(counts), np.int64), counts)
+        sizes = named_sizes(self.leaf.values, lists, items, misfits)
+        if sizes is None:
+            raise ValueError(str(next(iter(misfits.misfits[0].values()))))
+        wrong = np.flatnonzero(misshapen(sizes, self.leaf.values.shape, counts))
+        if wrong.size:
+            expected = f"as many values as {some_of([*lists], 3)} says"
+            found = instead_of_sizes(counts[wrong], sizes[wrong])
+            raise misfit(self.leaf.path, expected, found[0])
+        return sizes
+
+    def _divided(
+        self, numbers: NDArray[Any], counts: NDArray[np.int64], sizes: NDArray[np.int64] | None
+    ) -> list[NDArray[Any]]:
+        """Return numbers as tensors of their sizes, or of the leaf's."""
+        tensors, end = list[NDArray[Any]](), 0
+        for row, count in enumerate(counts.tolist()):
+            any_size = count // max(self._size, 1)
+            shape = [any_size if size is None else size for size in self.leaf.values.shape]
+            start, end = end, end + count
+            tensors.append(numbers[start:end].reshape(shape if sizes is None else sizes[row]))
+        return tensors
+
+    def _tensors(
+        self,
+        strings: Sequence[bytes],
+        sizes: NDArray[np.int64] | None,
+        features: Mapping[bytes, pb.Feature],
+    ) -> Any:
         """Return encoded tensors."""
         values, path = self.leaf.values, self.leaf.path
         try:
@@ -277,6 +333,10 @@ class LeafArrays:
         if unpacked.data is None:
             raise misfit(path, unpacked.expected, next(iter(unpacked.bad.values())))
         counts, known = unpacked.counts, self._size
+        if self._named:
+            sizes = self._named_sizes(counts, features)
+        if values.shape and unpacked.sizes is not None:
+            sizes = unpacked.sizes
         if sizes is not None:
             wrong, expected = misshapen(sizes, values.shape, counts), "the stored shape"
         elif None in values.shape:
@@ -289,13 +349,7 @@ class LeafArrays:
         numbers = native_numbers(unpacked.data, self._dtype)
         if not self._have_own_shapes:
             return numbers.reshape(len(counts), *values.shape)
-        tensors, end = list[NDArray[Any]](), 0
-        for row, count in enumerate(counts.tolist()):
-            any_size = count // max(known, 1)
-            shape = [any_size if size is None else size for size in values.shape]
-            start, end = end, end + count
-            tensors.append(numbers[start:end].reshape(shape if sizes is None else sizes[row]))
-        return tensors
+        return self._divided(numbers, counts, sizes)
 
 
 def _item_shape(leaf: Leaf) -> tuple[int, ...]:

@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tfrtool.errors import some_of
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
 from tfrtool.examples.arrow.value_types import as_logical, logical_type
-from tfrtool.examples.example import is_utf8
+from tfrtool.examples.example import DType, is_utf8
 from tfrtool.features.encoded_tensors import arrow_numbers, unpack
 from tfrtool.features.misfits import Misfits
+from tfrtool.features.named_sizes import Items, named_sizes
 from tfrtool.features.stored_layout import MAX_LENGTH, StoredFeature, StoredLeaf, stored_leaf
 from tfrtool.features.stored_lists import (
     MOST_LISTS,
@@ -23,9 +25,18 @@ from tfrtool.features.stored_lists import (
     numbers_of,
     tensors,
     tensors_of_sizes,
+    with_joined_strings,
     with_nulls,
 )
-from tfrtool.features.types import Encoding, Kind, Leaf, Values, class_count
+from tfrtool.features.types import (
+    ITEM_SIZES,
+    Encoding,
+    Kind,
+    Leaf,
+    Values,
+    class_count,
+    shape_text,
+)
 
 STRINGS = (Kind.BYTES, Kind.IMAGE, Kind.AUDIO)
 """Kinds whose values are the bytes that a record stores."""
@@ -38,7 +49,8 @@ class LeafBuild:
 
     def __init__(self, stored: Mapping[str, pa.Array], misfits: Misfits, *, strict: bool) -> None:
         """Take an array of lists for each stored feature, by name."""
-        self._stored, self._refuse, self._strict = stored, misfits.add, strict
+        self._stored, self._strict = stored, strict
+        self._misfits, self._refuse = misfits, misfits.add
 
     def build(self, leaf: Leaf) -> BuiltField | None:
         """Return a leaf; None if some records don't fit it."""
@@ -55,7 +67,9 @@ class LeafBuild:
             array = self._decoded(leaf, stored, offsets, source)
         else:
             array = self._converted(leaf, source)
-            if array is not None and values.shape:
+            if array is not None and values.size_features:
+                array = self._shaped(array, leaf, offsets, source, source.counts[source.present])
+            elif array is not None and values.shape:
                 counts = source.counts[source.present] if None in values.shape else None
                 array = tensors(array, int(source.present.sum()), values.shape, counts)
         if array is None:
@@ -92,6 +106,12 @@ class LeafBuild:
         self, feature: StoredFeature, values: Values, stored: StoredLists, per_item: int
     ) -> tuple[tuple[Ints, ...], StoredLists] | None:
         """Check a feature that isn't in lists."""
+        is_packed = feature.dtype is DType.STRING and values.encoding is Encoding.RAW
+        if is_packed and not self._strict:
+            stored = with_joined_strings(stored, ITEM_SIZES[values.dtype])
+        if values.info.get("empty_is_missing"):
+            present = stored.present & (stored.counts > 0)
+            stored = stored._replace(present=present, is_complete=bool(present.all()))
         if values.encoding is Encoding.NONE and None in values.shape:
             wrong = stored.counts % per_item != 0 if per_item else stored.counts != 0
             expected = f"a multiple of {per_item} values"
@@ -167,9 +187,14 @@ class LeafBuild:
             self._refuse(owners, leaf.path, unpacked.expected, [*unpacked.bad.values()])
             return None
         counts, known = unpacked.counts, leaf.values.size
+        numbers = arrow_numbers(unpacked.data, leaf.values.dtype)
+        if leaf.values.size_features:
+            return self._shaped(numbers, leaf, offsets, source, counts)
+        if shape and unpacked.sizes is not None:
+            sizes = unpacked.sizes
         if sizes is not None:
             wrong = misshapen(sizes, shape, counts)
-            expected = "the stored shape"
+            expected = "the stored shape" if stored.shape else f"the shape {shape_text(shape)}"
         elif None in shape:
             wrong = counts % known != 0 if known else counts != 0
             expected = f"a multiple of {known} values"
@@ -178,13 +203,45 @@ class LeafBuild:
             expected = expected_count(leaf.values, known)
         bad = np.flatnonzero(wrong)
         if bad.size:
-            self._refuse(source.owners(bad), leaf.path, expected, counts[bad])
+            found = (
+                [*map(shape_text, unpacked.sizes[bad].tolist())]
+                if unpacked.sizes is not None
+                else counts[bad]
+            )
+            self._refuse(source.owners(bad), leaf.path, expected, found)
             return None
-        numbers = arrow_numbers(unpacked.data, leaf.values.dtype)
         if sizes is not None:
             return tensors_of_sizes(numbers, [*sizes.T], shape)
         known_counts = counts if None in shape else None
         return tensors(numbers, len(counts), shape, known_counts)
+
+    def _shaped(
+        self,
+        values: pa.Array,
+        leaf: Leaf,
+        offsets: Sequence[Ints],
+        source: StoredLists,
+        counts: Ints,
+    ) -> pa.Array | None:
+        """Return values as tensors with sizes of other features; None if some records don't fit.
+
+        ``counts`` is how many values each tensor has.
+        """
+        if leaf.level:
+            owners = np.repeat(np.arange(len(source.counts)), np.diff(offsets[0]))
+        else:
+            owners = np.flatnonzero(source.present)
+        stored = {one.key: self._lists(one) for one in stored_leaf(leaf).sizes}
+        sizes = named_sizes(leaf.values, stored, Items(owners, counts), self._misfits)
+        if sizes is None:
+            return None
+        bad = np.flatnonzero(misshapen(sizes, leaf.values.shape, counts))
+        if bad.size:
+            expected = f"as many values as {some_of([*stored], 3)} says"
+            found = instead_of_sizes(counts[bad], sizes[bad])
+            self._refuse(owners[bad], leaf.path, expected, found)
+            return None
+        return tensors_of_sizes(values, [*sizes.T], leaf.values.shape)
 
     def _sizes(
         self,
@@ -280,13 +337,18 @@ def instead(found: Ints, expected: Ints) -> list[str]:
     return [f"{number} instead of {other}" for number, other in pairs]
 
 
+def instead_of_sizes(counts: Ints, sizes: Ints) -> list[str]:
+    """Return how many values each tensor has, and which sizes it should have."""
+    pairs = zip(counts.tolist(), sizes.tolist(), strict=True)
+    return [f"{count} instead of {' x '.join(map(str, row))}" for count, row in pairs]
+
+
 def expected_count(values: Values, per_item: int) -> str:
     """Return how many values a single item has, a clause."""
     if per_item == 1:
         return "one value" if values.encoding is Encoding.NONE else "one string"
-    shape = ",".join("*" if size is None else str(size) for size in values.shape)
     is_all = math.prod(size or 0 for size in values.shape) == per_item
-    return f"{per_item} values ([{shape}])" if is_all else f"{per_item} values"
+    return f"{per_item} values ({shape_text(values.shape)})" if is_all else f"{per_item} values"
 
 
 def misshapen(sizes: Ints, shape: Sequence[int | None], counts: Ints) -> NDArray[np.bool_]:

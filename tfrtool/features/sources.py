@@ -1,16 +1,13 @@
 """Where the meaning of records is written: features.json, files of classes, and schema.json."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
-from google.protobuf.message import DecodeError
-
-from tfrtool.errors import DatasetError, SchemaError, human_count, some_of
-from tfrtool.examples.arrow.columns import Column, Form
-from tfrtool.examples.example import DType, feature_name, parse_message
+from tfrtool.errors import DatasetError, SchemaError, UsageError, human_count, some_of
+from tfrtool.examples.arrow.columns import CONTEXT, LISTS, Column, Columns, Form
+from tfrtool.examples.example import DType, PayloadKind, feature_name
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
@@ -19,9 +16,13 @@ from tfrtool.examples.tfds_metadata import (
     read_class_names,
 )
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.first_examples import FirstExamples
+from tfrtool.features.metadata_types import has_metadata_types, read_metadata_types
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
+from tfrtool.features.type_choices import with_types
+from tfrtool.features.type_spelling import parse_types
 from tfrtool.features.types import (
     Field,
     Kind,
@@ -32,19 +33,15 @@ from tfrtool.features.types import (
     needs_inference,
     with_info,
 )
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
-
-_SAMPLED_RECORDS, _SAMPLED_BYTES = 100, 16 * 1024 * 1024
-"""Records, and bytes of them, with which a tree is compared before all are read."""
 
 _FEW_LABELS = 2
 """Labels whose files are asked for one by one."""
 
 _RECORDS_NAMED = 3
 AS_STORED = "use --as-stored to show features as the records store them"
+_ANOTHER_TYPE = "use another --type, or --as-stored to show features as the records store them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +54,10 @@ class DeclaredFeatures:
         notes: what is not shown, a clause each.
         problem: why a features.json can't be read.
         others: a note on features of the first records that it doesn't name.
+        types: types that come before all this.
+        is_partial: whether the root doesn't have these types yet, as those of the other features
+            are to be inferred.
+        first: the first records, for this.
     """
 
     root: Struct | None = None
@@ -64,6 +65,19 @@ class DeclaredFeatures:
     notes: tuple[str, ...] = ()
     problem: str | None = None
     others: str | None = None
+    types: Mapping[str, Values] = field(default_factory=dict)
+    is_partial: bool = False
+    first: FirstExamples | None = None
+
+    def inferred(self, root: Struct) -> "DeclaredFeatures":
+        """Return the features of a tree with these types, once the first records were compared.
+
+        The errors are those of `declared_features`.
+        """
+        first = self.first or FirstExamples(())
+        typed = with_types(root, self.types, first)
+        _check_first(typed, first, None, self.types)
+        return replace(self, root=typed, is_partial=False, first=None)
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -73,50 +87,57 @@ class DeclaredFeatures:
     @property
     def columns(self) -> FeatureColumns | None:
         """The fields as the columns of a table; None where records show more than the files say."""
-        if self.root is None or needs_inference(self.root):
+        if self.root is None or self.is_partial:
+            return None
+        if needs_inference(self.root) and not self.types:
             return None
         return FeatureColumns.of(self.root)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """What the first records of shards show."""
-
-    payloads: Sequence[bytes]
-    keys: frozenset[str] = field(default_factory=frozenset)
-
-    @classmethod
-    def of(cls, shards: Sequence[AnyPath]) -> "_Sample":
-        """Read the first Examples of the first shard that has any."""
-        for shard in shards:
-            payloads, keys, size = list[bytes](), set[str](), 0
-            for item in islice(read_shard(shard), _SAMPLED_RECORDS):
-                if not isinstance(item, Record) or not item.payload:
-                    continue
-                with suppress(DecodeError):
-                    message = parse_message(item.payload)
-                    if message.HasField("feature_lists"):
-                        continue
-                    keys |= {feature_name(entry.key) for entry in message.context.feature}
-                    payloads.append(item.payload)
-                    size += len(item.payload)
-                if size > _SAMPLED_BYTES:
-                    break
-            if payloads:
-                return cls(payloads, frozenset(keys))
-        return cls(())
-
-
-def declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
+def declared_features(
+    shards: Sequence[AnyPath], types: Mapping[str, str] | None = None
+) -> DeclaredFeatures:
     """Return what `read_declared_features` does, once the first records were compared with it.
+
+    ``types`` are types of features, by name, which come before it.
 
     Raises:
         SchemaError: two files disagree, or the records are not what a file says.
+        UsageError: a type doesn't exist, or is that of no feature.
     """
-    found = read_declared_features(shards)
-    if found.root is None or needs_inference(found.root):
+    chosen, found = parse_types(types), read_declared_features(shards)
+    if found.root is not None and not needs_inference(found.root):
+        first = FirstExamples.of(shards)
+        if not chosen:
+            return _compared(found, first)
+        root = with_types(found.root, chosen, first)
+        return _compared(replace(found, root=root, types=chosen), first)
+    if not shards or not (chosen or has_metadata_types(shards[0])):
         return found
-    return _compared(found, _Sample.of(shards))
+    first = FirstExamples.of(shards)
+    if not first.payloads:
+        return found
+    metadata = read_metadata_types(shards[0], first)
+    notes = [*found.notes]
+    if metadata.path is not None:
+        named = {name: values for name, values in metadata.types.items() if name not in chosen}
+        try:
+            _check_types(named, first, metadata.path)
+            chosen = {**named, **chosen}
+            what = f"types of {some_of([*named], 3)} are from {metadata.path.name}"
+            notes += [what] if named else []
+        except (SchemaError, UsageError) as error:
+            notes.append(f"the types in {metadata.path.name} are not used: {error.what}")
+    if not chosen:
+        return replace(found, notes=tuple(notes))
+    declared = replace(found, notes=tuple(notes), types=chosen, is_partial=True, first=first)
+    return declared.inferred(Struct({})) if first.keys <= {*chosen} else declared
+
+
+def _check_types(types: Mapping[str, Values], first: FirstExamples, path: AnyPath | None) -> None:
+    """Raise a `SchemaError` if most of the first records are not what types say."""
+    root = with_types(Struct({}), types, first)
+    _check_first(root, first, path, types)
 
 
 def read_declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
@@ -179,30 +200,35 @@ def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
     return first or DeclaredFeatures()
 
 
-def _compared(found: DeclaredFeatures, sample: _Sample) -> DeclaredFeatures:
+def _compared(found: DeclaredFeatures, first: FirstExamples) -> DeclaredFeatures:
     """Return the same if the first records are what it says, with a note on other features.
 
     Raises:
         SchemaError: most of them are something else.
     """
     root = found.root
-    if root is None or not sample.payloads:
+    if root is None or not first.payloads:
         return DeclaredFeatures(notes=found.notes)
     known = {feature.key for feature in stored_features(root)}
-    if known.isdisjoint(sample.keys):
+    if known.isdisjoint(first.keys):
         what = f"types are inferred: {FEATURES} describes other records"
         return DeclaredFeatures(notes=(what,))
-    _check_sample(root, sample, found.path)
-    others = sorted(sample.keys - known)
+    _check_first(root, first, found.path, found.types)
+    others = sorted(first.keys - known)
     if not others:
         return found
     what = f"{human_count(len(others), 'feature')} not in {FEATURES}: {some_of(others, 3)}"
     return replace(found, others=f"not shown: {what}; {AS_STORED}")
 
 
-def _check_sample(root: Struct, sample: _Sample, path: AnyPath | None) -> None:
-    """Raise a `SchemaError` if most of the first records are something else than a tree."""
-    misfits, damaged, count = _misfits_of(FeatureColumns.of(root), sample.payloads)
+def _check_first(
+    root: Struct, first: FirstExamples, path: AnyPath | None, types: Mapping[str, Values]
+) -> None:
+    """Raise a `SchemaError` if most of the first records are something else than a tree.
+
+    Fields that have ``types`` have them from the user, and all others from the file at a path.
+    """
+    misfits, damaged, count = _misfits_of(FeatureColumns.of(root), first.payloads)
     most = count // 2
     by_path: dict[str, list[tuple[int, FieldMisfit]]] = {}
     for index, by_field in misfits.items():
@@ -214,8 +240,13 @@ def _check_sample(root: Struct, sample: _Sample, path: AnyPath | None) -> None:
             indexes = ", ".join(str(index) for index, _ in shown)
             values = ", ".join(misfit.found for _, misfit in shown)
             what = f"its {name!r} is {shown[0][1].expected}; records {indexes} have {values}"
+            if path is None or name in types:
+                what = f"feature {name!r}: expected {shown[0][1].expected}; records {indexes} have "
+                raise SchemaError(what + values, hint=_ANOTHER_TYPE)
             raise SchemaError(what, path=path, hint=AS_STORED)
     for reason, count in Counter(damaged.values()).items():
+        if count > most and path is None:
+            raise SchemaError(f"the records have other types: {reason}", hint=_ANOTHER_TYPE)
         if count > most:
             raise SchemaError(f"it describes other records: {reason}", path=path, hint=AS_STORED)
 
@@ -230,6 +261,34 @@ def _misfits_of(
             return misfits, damaged, len(payloads)
         payloads = payloads[: len(payloads) // 2]
     return {}, {}, 0
+
+
+def tree_of_columns(columns: Columns) -> tuple[Struct, list[str]]:
+    """Return the tree of a table's columns, and notes on those of several types."""
+    if isinstance(columns, FeatureColumns):
+        return columns.root, []
+    if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
+        return Struct({name: Values(kind=Kind.BYTES) for name in columns.names}), []
+    context, lists, notes = dict[str, Field](), dict[str, Field](), list[str]()
+    for column in columns.columns:
+        name = feature_name(column.key)
+        if column.dtype is None:
+            notes.append(f"{name!r} is not shown: its values have several types")
+        elif column.is_list:
+            lists[name] = ListOf(item=_inferred(column))
+        else:
+            context[name] = _inferred(column)
+    if columns.kind is PayloadKind.EXAMPLE:
+        return Struct(context), notes
+    parts: dict[str, Field] = {CONTEXT: Struct(context), LISTS: Struct(lists)}
+    return Struct({name: part for name, part in parts.items() if part != Struct({})}), notes
+
+
+def _inferred(column: Column) -> Field:
+    item = field_of_column(replace(column, is_list=False))
+    if isinstance(item, Values) and column.form is not Form.SCALAR:
+        return replace(item, info={**item.info, "optional": True, "empty_is_missing": True})
+    return item
 
 
 def field_of_column(column: Column) -> Field:

@@ -3,6 +3,7 @@
 The rules are those of TFDS (tensorflow-datasets 4.9.10, ``core/example_serializer.py``).
 """
 
+from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.examples.example import DType
@@ -39,16 +40,23 @@ class StoredLeaf(NamedTuple):
         values: the feature with the values.
         lengths: those with the numbers of items of each list within the first one.
         shape: those with the shapes of the tensors and their lengths; none if it isn't stored.
+        sizes: those of other fields that have sizes of the tensors.
     """
 
     values: StoredFeature
     lengths: tuple[StoredFeature, ...] = ()
     shape: tuple[StoredFeature, ...] = ()
+    sizes: tuple[StoredFeature, ...] = ()
+
+    @property
+    def unshared(self) -> tuple[StoredFeature, ...]:
+        """The features of this leaf alone."""
+        return (self.values, *self.lengths, *self.shape)
 
     @property
     def all(self) -> tuple[StoredFeature, ...]:
         """All of the features."""
-        return (self.values, *self.lengths, *self.shape)
+        return (*self.unshared, *self.sizes)
 
 
 def stored_dtype(values: Values) -> DType:
@@ -66,7 +74,9 @@ def stored_leaf(leaf: Leaf) -> StoredLeaf:
     """Return the features that store a leaf."""
     path, dtype = leaf.path, stored_dtype(leaf.values)
     if not leaf.values.stores_shape:
-        return StoredLeaf(*_ragged(path, dtype, leaf.level))
+        names = dict.fromkeys(leaf.values.named_sizes)
+        named = tuple(StoredFeature(name, DType.INT64) for name in names)
+        return StoredLeaf(*_ragged(path, dtype, leaf.level), sizes=named)
     values, lengths = _ragged(f"{path}/value", dtype, leaf.level)
     sizes, size_lengths = _ragged(f"{path}/shape", DType.INT64, leaf.level)
     return StoredLeaf(values, lengths, (sizes, *size_lengths))
@@ -84,20 +94,24 @@ def _ragged(key: str, dtype: DType, level: int) -> tuple[StoredFeature, tuple[St
 
 
 def stored_features(root: Struct) -> tuple[StoredFeature, ...]:
-    """Return the features that store a tree, in order."""
+    """Return the features that store a tree, in order; those that other fields name come twice."""
     return tuple(one for leaf in leaves_of(root) for one in stored_leaf(leaf).all)
 
 
 def check_tree(root: Struct) -> None:
     """Raise a `ValueError` if records can't store a tree, or it exceeds a limit."""
     check_fields(root)
-    keys = set[str]()
-    for feature in stored_features(root):
-        if feature.key in keys:
+    known = dict[str, DType]()
+    stored = [*map(stored_leaf, leaves_of(root))]
+    for feature in chain.from_iterable(leaf.unshared for leaf in stored):
+        if feature.key in known:
             raise ValueError(f"two fields are stored as {feature.key!r}")
-        keys.add(feature.key)
-    if len(keys) > MAX_FEATURES:
-        raise ValueError(f"records store {len(keys):,} features (limit {MAX_FEATURES:,})")
+        known[feature.key] = feature.dtype
+    for feature in chain.from_iterable(leaf.sizes for leaf in stored):
+        if known.setdefault(feature.key, feature.dtype) is not feature.dtype:
+            raise ValueError(f"{feature.key!r} can't be a size: it doesn't store integers")
+    if len(known) > MAX_FEATURES:
+        raise ValueError(f"records store {len(known):,} features (limit {MAX_FEATURES:,})")
 
 
 def check_fields(root: Struct) -> None:
@@ -109,6 +123,8 @@ def check_fields(root: Struct) -> None:
     for leaf in leaves:
         if leaf.level and not can_divide(leaf.values):
             raise ValueError(f"lists don't store the shape of {leaf.path!r}")
+        if leaf.level > 1 and leaf.values.size_features:
+            raise ValueError(f"{leaf.path!r} is in lists of lists, whose sizes no feature has")
 
 
 def can_divide(values: Values) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError
-from tfrtool.examples.arrow.arrays import Bools, Ints, scattered
+from tfrtool.examples.arrow.arrays import Bools, Ints, binary_array, scattered
 
 MOST_LISTS = 2**22
 """Lists of the tensors in a batch that have no values: a few bytes can name any number of them."""
@@ -55,6 +55,31 @@ class StoredLists(NamedTuple):
     def owners(self, indexes: Ints) -> Ints:
         """Return the records that have these values."""
         return owners_of((self.bounds,), indexes)
+
+
+def with_joined_strings(lists: StoredLists, item_size: int) -> StoredLists:
+    """Return the same with one string in records whose strings have a byte or a number each."""
+    several = lists.counts > 1
+    if not several.any():
+        return lists
+    ends, data = string_parts(lists.values)
+    lengths = np.diff(ends)
+    several[lists.owners(np.flatnonzero((lengths != 1) & (lengths != item_size)))] = False
+    is_start = ~np.repeat(several, lists.counts)
+    is_start[lists.bounds[:-1][several]] = True
+    starts = np.append(ends[:-1][is_start], ends[-1]).astype(np.int32)
+    counts = np.where(several, 1, lists.counts)
+    return lists._replace(bounds=ends_of(counts), counts=counts, values=binary_array(starts, data))
+
+
+def string_parts(strings: pa.Array) -> tuple[Ints, NDArray[np.uint8]]:
+    """Return where each string starts and ends, and the bytes of all of them."""
+    _, offsets, content = strings.buffers()
+    if not len(strings) or offsets is None:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    data = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
+    return ends.astype(np.int64) - ends[0], data
 
 
 class BuiltField(NamedTuple):

@@ -3,7 +3,7 @@
 import enum
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -34,9 +34,14 @@ ITEM_SIZES = {
 MAX_DEPTH = 32
 """Structs and lists within each other; TFDS' own datasets have about five."""
 
-_SPELLING = re.compile(r"(?:(raw|zlib):)?([a-z]+[0-9]*(?:\([^)]*\))?)(?:\[([^\]]*)\])?", re.ASCII)
+_SPELLING = re.compile(
+    r"(?:(raw|zlib|tensor):)?([a-z]+[0-9]*(?:\([^)]*\))?)(?:\[([^\]]*)\])?", re.ASCII
+)
 _TIME = re.compile(r"timestamp(\([A-Za-z0-9_+:/-]{1,64}\))?|date|decimal\(\d{1,2},\d{1,2}\)")
-_FORM = "a type such as int64, float32[7], zlib:uint8[*,3], bool, text, bytes, label or image"
+_FORM = (
+    "a type such as int64, float32[7], raw:uint8[*,3], raw:uint8[@height,@width,3], "
+    "tensor:float32, bool, text, bytes, label, image or audio"
+)
 
 
 class Kind(enum.Enum):
@@ -61,6 +66,8 @@ class Encoding(enum.Enum):
     """Little-endian bytes; TFDS calls it "bytes"."""
     ZLIB = "zlib"
     """The same, compressed."""
+    TENSOR = "tensor"
+    """A serialized TensorProto, which has its own shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,9 @@ class Values:
         dtype: NumPy's name of numbers and booleans, the word of a time or decimal; "" for others.
         shape: the sizes of a tensor; None for any size, ``()`` for a single value.
         encoding: how a tensor is stored.
+        size_features: for each size, the feature of the record that has it, or None; ``()`` if
+            there is none. Such sizes are None in the shape. A feature that has several sizes is
+            named for each of them.
         info: what features.json says besides, under its keys.
     """
 
@@ -79,6 +89,7 @@ class Values:
     dtype: str = ""
     shape: tuple[int | None, ...] = ()
     encoding: Encoding = Encoding.NONE
+    size_features: tuple[str | None, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -94,8 +105,11 @@ class Values:
             raise ValueError(f"{self.kind.value} values can't be encoded")
         if self.kind in (Kind.IMAGE, Kind.AUDIO) and self.shape:
             raise ValueError(f"{self.kind.value} values have no shape")
-        if self.encoding is Encoding.NONE and self.shape.count(None) > 1:
+        unknown = self.shape.count(None) - len(self.named_sizes)
+        if unknown > 1 and (self.encoding is Encoding.NONE or self.size_features):
             raise ValueError("more than one unknown size, which only encoded tensors can have")
+        if self.size_features and self.encoding is Encoding.TENSOR:
+            raise ValueError("serialized tensors have their own sizes")
 
     @property
     def size(self) -> int:
@@ -108,9 +122,15 @@ class Values:
         return math.prod(size for size in self.shape if size)
 
     @property
+    def named_sizes(self) -> tuple[str, ...]:
+        """The features with sizes, in order, one for each size."""
+        return tuple(name for name in self.size_features if name is not None)
+
+    @property
     def stores_shape(self) -> bool:
         """Whether records hold the shape beside the values, as they can't be divided without."""
-        return self.encoding is not Encoding.NONE and self.shape.count(None) > 1
+        is_packed = self.encoding in (Encoding.RAW, Encoding.ZLIB)
+        return is_packed and not self.size_features and self.shape.count(None) > 1
 
     @property
     def is_float(self) -> bool:
@@ -123,21 +143,31 @@ class Values:
         match = _SPELLING.fullmatch(text.strip())
         encoding, word, sizes = match.groups() if match else (None, "", None)
         try:
-            shape = () if sizes is None else tuple(map(_size, sizes.split(",")))
+            parts = [] if sizes is None else [part.strip() for part in sizes.split(",")]
+            shape = tuple(None if part[:1] == "@" else _size(part) for part in parts)
+            named = tuple(part[1:] if part[:1] == "@" else None for part in parts)
+            if "" in named:
+                raise ValueError("a size has no name")
             kind = Kind.NUMBER if word in (*_INTEGERS, *_FLOATS) else None
             kind = Kind.TIME if _TIME.fullmatch(word) else kind or Kind(word)
             if kind is Kind.TIME and word == "time":
                 raise ValueError("no such type")
             dtype = word if kind in (Kind.NUMBER, Kind.TIME, Kind.BOOL) else ""
-            return cls(kind=kind, dtype=dtype, shape=shape, encoding=Encoding(encoding or "none"))
+            return cls(
+                kind=kind,
+                dtype=dtype,
+                shape=shape,
+                encoding=Encoding(encoding or "none"),
+                size_features=named if any(named) else (),
+            )
         except ValueError as error:
             what = f"invalid type {repr(text)[:100]}"
             raise UsageError(what, expected=_FORM) from error
 
     def __str__(self) -> str:
         encoding = "" if self.encoding is Encoding.NONE else f"{self.encoding.value}:"
-        sizes = ",".join("*" if size is None else str(size) for size in self.shape)
-        return f"{encoding}{self.dtype or self.kind.value}{f'[{sizes}]' if self.shape else ''}"
+        shape = shape_text(self.shape, self.size_features) if self.shape else ""
+        return f"{encoding}{self.dtype or self.kind.value}{shape}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +270,24 @@ def field_at(item: Field, path: str) -> Field | None:
             found = field_at(part, path[len(name) + 1 :])
             if found is not None:
                 return found
+    return None
+
+
+def with_field_at(item: Field, path: str, change: Callable[[Field], Field]) -> Field | None:
+    """Return a field with what a path leads to changed; None if it leads to nothing."""
+    if isinstance(item, ListOf):
+        part = with_field_at(item.item, path, change)
+        return None if part is None else replace(item, item=part)
+    if not isinstance(item, Struct):
+        return None
+    for name, part in item.fields.items():
+        found = None
+        if path == name:
+            found = change(part)
+        elif path not in item.fields and path.startswith(f"{name}/"):
+            found = with_field_at(part, path[len(name) + 1 :], change)
+        if found is not None:
+            return Struct({**item.fields, name: found})
     return None
 
 
@@ -379,8 +427,17 @@ def image_sizes(values: Values) -> tuple[int | None, ...]:
     return ()
 
 
+def shape_text(
+    shape: Sequence[int | None], size_features: Sequence[str | None] | None = None
+) -> str:
+    """Return a shape as it is spelled, such as ``[4,*,2]``."""
+    named = size_features or [None] * len(shape)
+    pairs = zip(shape, named, strict=True)
+    sizes = (f"@{name}" if name else "*" if size is None else str(size) for size, name in pairs)
+    return f"[{','.join(sizes)}]"
+
+
 def _size(text: str) -> int | None:
-    text = text.strip()
     if text == "*":
         return None
     if not re.fullmatch(r"\d{1,11}", text, re.ASCII):

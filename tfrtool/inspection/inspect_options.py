@@ -1,13 +1,14 @@
 """The options of the verbs that inspect, verify and extract."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import UsageError
+from tfrtool.features.type_spelling import check_types, parse_type_options
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.shards import Locations
 from tfrtool.sources.annotations.annotation_kinds import ExportKind
@@ -28,6 +29,21 @@ class AsStoredOption(Options):
         "Take features as the records store them, whatever features.json says.",
         group="Labels and features",
     )
+    types: Mapping[str, str] | None = option(
+        None,
+        "Read a feature as this type, such as image:raw:uint8[@height,@width,3], x:tensor:float32 "
+        "or name:bytes. Repeatable.",
+        metavar="NAME:TYPE",
+        group="Labels and features",
+        cli="--type",
+        repeat=True,
+        parse=parse_type_options,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.types:
+            check_types(self.types, as_stored=self.as_stored)
 
 
 @dataclass(frozen=True, kw_only=True)

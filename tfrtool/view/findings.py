@@ -1,7 +1,7 @@
 """What is known about shards or a dataset: the results of inspection, as they arrive."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from tfrtool.inspection.dataset.dataset_summary import DatasetSummary
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
 from tfrtool.inspection.profile_dataset import profile_dataset
+from tfrtool.inspection.rows.batches import all_features
 from tfrtool.inspection.schema.shard_schema import InferredSchema
 from tfrtool.inspection.stats.stats import StatsReport
 from tfrtool.inspection.table.gallery import Gallery, describe_table
@@ -56,10 +57,20 @@ class Findings:
         errors: steps that failed, with the reason.
     """
 
-    def __init__(self, shards: Paths, *, as_stored: bool = False) -> None:
+    def __init__(
+        self,
+        shards: Paths,
+        *,
+        as_stored: bool = False,
+        types: Mapping[str, str] | None = None,
+    ) -> None:
         """Find the shards, and read only their first records; see `find_shards` for errors.
 
-        ``as_stored`` shows features as the records store them, whatever features.json says.
+        Args:
+            shards: the files, or what names them.
+            as_stored: whether features are shown as records store them, whatever files say.
+            types: types of features by name, which come before those of files. The errors are those
+                of `declared_features`.
         """
         found = find_files(shards)
         split_of = {path: name for name, one in found.splits.items() for path in one.shards}
@@ -86,7 +97,9 @@ class Findings:
             class_names=self.roles(0).label_names.names,
             has_images=self.has_images,
         )
-        self.table_done, self._as_stored = False, as_stored
+        self.table_done, self._as_stored, self._types = False, as_stored, types
+        if types:
+            declared_features(self.paths, types)
         self.declared: FeatureColumns | None = None
         self.gallery: Gallery | None = None
         self.summary: DatasetSummary | None = None
@@ -105,7 +118,9 @@ class Findings:
 
     def steps(self, workers: int | None) -> "FindingSteps":
         """Return the work to do; its results are for `store`."""
-        return FindingSteps(self.table, self.paths, self.dataset, workers, self._as_stored)
+        return FindingSteps(
+            self.table, self.paths, self.dataset, workers, self._as_stored, self._types
+        )
 
     def fill(self, on_progress: OnProgress = no_progress, *, workers: int | None = None) -> None:
         """Find everything; steps that fail are in ``errors``."""
@@ -188,6 +203,7 @@ class FindingSteps:
     dataset: AnyPath | None
     workers: int | None
     as_stored: bool
+    types: Mapping[str, str] | None
 
     def run(self, store: Callable[[str, Any], None]) -> None:
         """Do all steps; ``store`` gets their results, progress and errors."""
@@ -226,7 +242,7 @@ class FindingSteps:
         if self.as_stored:
             return None
         try:
-            found = declared_features(self.paths)
+            found = all_features(self.paths, types=self.types, workers=self.workers)
         except TfrtoolError as error:
             store("features", f"shown as stored, because {error}")
             return None

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -38,9 +38,16 @@ class Live:
         overview: the sections of the overview, after the version of the findings.
     """
 
-    def __init__(self, shards: Paths, *, workers: int = 1, as_stored: bool = False) -> None:
+    def __init__(
+        self,
+        shards: Paths,
+        *,
+        workers: int = 1,
+        as_stored: bool = False,
+        types: Mapping[str, str] | None = None,
+    ) -> None:
         """Open shards; only their first records are read before `start`."""
-        self.found = Findings(shards, as_stored=as_stored)
+        self.found = Findings(shards, as_stored=as_stored, types=types)
         self.marks = Marks(self.found.title, self.found.paths)
         self.reader = OffsetReader(self.found.paths)
         self.done = False

@@ -76,7 +76,7 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
     """
     out = as_path(out)
     _check_out(out, overwrite=options.overwrite)
-    with Findings(dataset, as_stored=options.as_stored) as found:
+    with Findings(dataset, as_stored=options.as_stored, types=options.types) as found:
         found.fill(options.on_progress, workers=options.workers)
         reader, pictures, room = OffsetReader(found.paths), dict[tuple[int, int], str](), 0
 

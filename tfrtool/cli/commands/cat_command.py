@@ -53,17 +53,29 @@ class _CatOptions(ProtoOptions):
     )
 
 
-def _declared_columns(sources: "Sequence[AnyPath | Stream]") -> "FeatureColumns | None":
-    """Return the columns that features.json describes, without importing Arrow if there is none."""
+def _declared_columns(
+    sources: "Sequence[AnyPath | Stream]", types: Mapping[str, str] | None
+) -> "FeatureColumns | None":
+    """Return the columns that files or types describe, without importing Arrow if there are none.
+
+    `UsageError` if there are types for a stream.
+    """
     from tfrtool.examples.tfds_metadata import FEATURES
+    from tfrtool.features.metadata_types import has_metadata_types
     from tfrtool.records.stream import Stream
 
     shards = [source for source in sources if not isinstance(source, Stream)]
-    if not any((folder / FEATURES).exists() for folder in {shard.parent for shard in shards}):
+    if types and len(shards) < len(sources):
+        raise UsageError("--type can't be used with a stream: shards are read twice")
+    folders = {shard.parent: shard for shard in reversed(shards)}
+    if not types and not any(
+        (folder / FEATURES).exists() or has_metadata_types(shard)
+        for folder, shard in folders.items()
+    ):
         return None
     from tfrtool.inspection.rows.batches import declared_columns
 
-    return declared_columns(shards, note)
+    return declared_columns(shards, note, types=types)
 
 
 def _extra_columns(
@@ -214,7 +226,9 @@ def cat_command(
         _print_items(resolve_shards(shards), explode, names, form, style, payloads, choices)
         return damage.outcome()
     sources = resolve_sources(shards)
-    columns = None if choices["as_stored"] or proto is not None else _declared_columns(sources)
+    columns = None
+    if not choices["as_stored"] and proto is None:
+        columns = _declared_columns(sources, choices["types"])
     chosen, extra = _extra_columns(sources, columns or message, names)
     payloads = PayloadJson(
         select=chosen,

@@ -1,5 +1,7 @@
 """``tfrtool view``."""
 
+from collections.abc import Mapping
+
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_shards
 from tfrtool.view.view_options import ViewOptions
@@ -19,6 +21,7 @@ def view_command(
     port: int,
     workers: int,
     as_stored: bool,
+    types: Mapping[str, str] | None,
     as_json: bool,
     **words: bool,
 ) -> Outcome:
@@ -42,7 +45,7 @@ def view_command(
     if host not in _HERE:
         warn(f"other machines can reach {host}; whoever has the token can see all records")
     found = shards[0] if len(shards) == 1 else resolve_shards(shards)
-    live = Live(found, workers=workers, as_stored=as_stored)
+    live = Live(found, workers=workers, as_stored=as_stored, types=types)
     for text in live.found.notes:
         note(text)
     try:

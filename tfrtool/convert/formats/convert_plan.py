@@ -101,6 +101,7 @@ class ConvertPlan:
             "lists": options.lists,
             "flatten": options.flatten,
             "as_stored": options.as_stored,
+            "types": dict(options.types or {}),
             "explode": options.explode and [*options.explode],
             "schema": None if schema is None else schema_types(schema),
             "label_feature": options.label_feature,

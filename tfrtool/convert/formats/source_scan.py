@@ -13,6 +13,7 @@ from tfrtool.examples.arrow.columns import DecodedColumns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.features.sources import declared_features, read_features_files
 from tfrtool.features.types import Struct, has_logical_types
+from tfrtool.inspection.rows.batches import all_features
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.records.stream import total_bytes
 from tfrtool.storage.progress import BYTES, Meter
@@ -82,8 +83,8 @@ def _declared_format(
 ) -> tuple[Format, list[str]]:
     """Return a format of payloads that decodes what is known of them, and notes.
 
-    That is what features.json describes, or lists of Examples. Where features.json describes only
-    what features hold by themselves, they are decoded as such.
+    That is what types and features.json describe, or lists of Examples. Where features.json
+    describes only what features hold by themselves, they are decoded as such.
     """
     if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
         return source_format, []
@@ -91,13 +92,24 @@ def _declared_format(
     described = read_features_files([*dict.fromkeys(path.parent for path in shards)]).root
     columns: DecodedColumns | None = None
     notes = list[str]()
+    is_tfrecord = source_format.spec.name == "tfrecord"
+    if options.types or (described is None and is_tfrecord and not asked):
+        found = all_features(
+            shards,
+            types=options.types,
+            lists=options.lists,
+            workers=options.pool,
+            on_progress=options.on_progress,
+        )
+        if found.columns is not None:
+            return type(source_format)(found.columns), [*found.notes]
     if described is not None:
         if not has_logical_types(described):
             return source_format, []
         if not asked:
             declared = declared_features(shards)
             columns, notes = declared.columns, [*declared.notes]  # the scan finds all others
-    elif source_format.spec.name == "tfrecord":
+    elif is_tfrecord:
         columns = ranking_columns(
             shards,
             notes.append,

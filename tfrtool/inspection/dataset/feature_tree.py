@@ -10,12 +10,11 @@ from tfrtool.errors import SchemaError, enumeration, human_count
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.features.sources import declared_features, read_declared_features
+from tfrtool.features.sources import declared_features, read_declared_features, tree_of_columns
 from tfrtool.features.types import Struct, tree_json
 from tfrtool.inspection.inspect_options import ScanOptions
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
-from tfrtool.inspection.schema.features_of import tree_of_columns
 from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote_path import AnyPath
 

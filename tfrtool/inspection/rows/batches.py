@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.pool import map_shards
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
@@ -25,7 +25,7 @@ from tfrtool.examples.roles import LabelNames, find_roles, info_beside
 from tfrtool.examples.short_payloads import shorten
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.sources import declared_features
+from tfrtool.features.sources import DeclaredFeatures, declared_features, tree_of_columns
 from tfrtool.inspection.rows.extra_columns import (
     INDEX,
     ExtraColumn,
@@ -262,6 +262,7 @@ def infer_columns(
     *,
     lists: bool = False,
     as_stored: bool = True,
+    types: Mapping[str, str] | None = None,
     workers: Workers = None,
     on_progress: OnProgress = no_progress,
     on_note: Callable[[str], None] = lambda _: None,
@@ -273,6 +274,7 @@ def infer_columns(
     Args:
         shards: the files.
         as_stored: whether features stay as records store them, whatever features.json says.
+        types: types of features by name, which come before those of files.
         lists: whether features with at most one value in each record stay lists, if some records
             have none.
         workers: how many processes at most; None takes the cores.
@@ -285,7 +287,9 @@ def infer_columns(
     """
     declared = None
     if not as_stored:
-        declared = declared_columns(shards, on_note, workers=workers, on_progress=on_progress)
+        declared = declared_columns(
+            shards, on_note, types=types, lists=lists, workers=workers, on_progress=on_progress
+        )
     if declared is not None:
         return declared
     fold = fold_columns(shards, workers=workers, on_progress=on_progress)
@@ -296,19 +300,50 @@ def declared_columns(
     shards: Sequence[AnyPath],
     on_note: Callable[[str], None],
     *,
+    types: Mapping[str, str] | None = None,
+    lists: bool = False,
     workers: Workers = None,
     on_progress: OnProgress = no_progress,
 ) -> FeatureColumns | None:
-    """Return the columns that features.json describes, or those of lists of Examples.
+    """Return the columns that features.json or types describe, or those of lists of Examples.
 
     None for all other records. The errors are those of `infer_columns`.
     """
-    declared = declared_features(shards)
+    declared = all_features(
+        shards, types=types, lists=lists, workers=workers, on_progress=on_progress
+    )
     for text in declared.all_notes:
         on_note(text)
     if declared.columns is not None:
         return declared.columns
     return ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
+
+
+def all_features(
+    shards: Sequence[AnyPath],
+    *,
+    types: Mapping[str, str] | None = None,
+    lists: bool = False,
+    workers: Workers = None,
+    on_progress: OnProgress = no_progress,
+) -> DeclaredFeatures:
+    """Return what `declared_features` does, with inferred types where only some are known."""
+    declared = declared_features(shards, types)
+    if not declared.is_partial:
+        return declared
+    fold = fold_columns(shards, workers=workers, on_progress=on_progress)
+    return with_inferred(declared, StoredTypes.read(shards), fold, lists=lists)
+
+
+def with_inferred(
+    declared: DeclaredFeatures, stored: StoredTypes, fold: ColumnsFold, *, lists: bool = False
+) -> DeclaredFeatures:
+    """Return features of which some have types, with the types of others that a fold has seen."""
+    columns = stored.apply(fold.table_columns(lists=lists, exact=False))
+    if columns.kind is not PayloadKind.EXAMPLE:
+        raise UsageError("types require tf.train.Examples", found=columns.kind.title)
+    root, notes = tree_of_columns(columns)
+    return replace(declared.inferred(root), notes=(*declared.notes, *notes))
 
 
 def fold_columns(

@@ -107,6 +107,7 @@ def cat(
         sources=options.sources or files,
         limit=options.limit if options.records is None and options.sample is None else None,
         as_stored=options.as_stored,
+        types=options.types,
         proto=options.proto,
         on_fault=options.on_fault,
     )
@@ -209,8 +210,8 @@ def _columns_of(shards: Sequence[AnyPath], choices: Mapping[str, Any]) -> "Colum
     proto: Columns | None = choices.get("proto")
     if proto is not None:
         return proto
-    as_stored = choices.get("as_stored", False)
-    return infer_columns(shards, as_stored=as_stored, on_note=choices["on_note"])
+    as_stored, types = choices.get("as_stored", False), choices.get("types")
+    return infer_columns(shards, as_stored=as_stored, types=types, on_note=choices["on_note"])
 
 
 def _located(

@@ -76,6 +76,7 @@ class PayloadDecoder:
 
     decode: Decode
     arrays: "FeatureArrays | None" = None
+    others: bool = False
     image: str = ""
     label: str = ""
     resize: Resize | None = None
@@ -85,13 +86,19 @@ class PayloadDecoder:
     def __call__(self, payload: bytes) -> Any:
         """Decode a payload; `ValueError` says why it can't be."""
         decoders: dict[Decode, Callable[[bytes], Any]] = {
-            "features": self.arrays or _flat_arrays,
+            "features": self._feature_arrays,
             "image": self._labeled,
             "objects": self._annotated,
             "example": _features,
         }
         element = decoders[self.decode](payload)
         return element if self.transform is None else self.transform(element)
+
+    def _feature_arrays(self, payload: bytes) -> dict[str, Any]:
+        if self.arrays is None:
+            return _flat_arrays(payload)
+        typed = self.arrays(payload)
+        return _flat_arrays(payload) | typed if self.others else typed
 
     def _labeled(self, payload: bytes) -> tuple[Any, int]:
         try:  # an Example is not taken apart in full: that takes as long as a tenth of the decoding
@@ -185,6 +192,7 @@ def find_decoder(
     label_feature: str | None = None,
     resize: Size | None = None,
     transform: Callable[[Any], Any] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> PayloadDecoder | None:
     """Return the function that decodes the records of shards, whose first payload is called for.
 
@@ -197,12 +205,14 @@ def find_decoder(
         raise UsageError("transform requires decode")
     if resize is not None and decode not in ("image", "objects"):
         raise UsageError("resize requires decode='image' or decode='objects'")
+    if types and decode != "features":
+        raise UsageError("types requires decode='features'")
     if decode is None:
         return None
     if decode == "example":
         return PayloadDecoder(decode=decode, transform=transform)
     if decode == "features":
-        return _features_decoder(shards, transform)
+        return _features_decoder(shards, transform, types)
     if (payload := first()) is None:
         return None
     folder, records = shards[0].parent, FirstRecords()
@@ -235,14 +245,22 @@ def find_decoder(
 
 
 def _features_decoder(
-    shards: Sequence[AnyPath], transform: Callable[[Any], Any] | None
+    shards: Sequence[AnyPath],
+    transform: Callable[[Any], Any] | None,
+    types: Mapping[str, str] | None,
 ) -> PayloadDecoder:
-    """Return the function that decodes features as the metadata next to shards describes them."""
+    """Return the function that decodes features as types or metadata next to shards say.
+
+    If these don't describe all features, the others are arrays of one dimension.
+    """
     from tfrtool.features.record_arrays import FeatureArrays
     from tfrtool.features.sources import declared_features
-    from tfrtool.features.types import Kind, leaves_of
+    from tfrtool.features.types import Kind, Struct, leaves_of
 
-    declared = declared_features(shards)
+    declared = declared_features(shards, types)
+    others = declared.is_partial and declared.root is None
+    if declared.is_partial:
+        declared = declared.inferred(declared.root or Struct({}))
     if declared.problem is not None:
         raise SchemaError(declared.problem, path=declared.path)
     if declared.root is None:
@@ -251,6 +269,7 @@ def _features_decoder(
     return PayloadDecoder(
         decode="features",
         arrays=FeatureArrays(declared.root),
+        others=others,
         transform=transform,
         class_names=tuple(labels[0].values.info.get("names", ())) if len(labels) == 1 else (),
     )
@@ -288,7 +307,11 @@ def open_records(shards: Paths, *, split: str | None = None) -> Records[Record]:
 
 @overload
 def open_records(
-    shards: Paths, *, split: str | None = None, decode: Literal["features", "example"]
+    shards: Paths,
+    *,
+    split: str | None = None,
+    decode: Literal["features", "example"],
+    types: Mapping[str, str] | None = None,
 ) -> Records[dict[str, Any]]: ...
 
 
@@ -301,6 +324,7 @@ def open_records(
     label_feature: str | None = None,
     resize: Size | None = None,
     transform: Callable[[Any], Any] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> Records[Any]: ...
 
 
@@ -312,6 +336,7 @@ def open_records(
     label_feature: str | None = None,
     resize: Size | None = None,
     transform: Callable[[Any], Any] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> Records[Any]:
     """Open one or more uncompressed shards for random access.
 
@@ -340,6 +365,8 @@ def open_records(
             Boxes, masks and key points are scaled, too.
         transform: function of each decoded element, whose result replaces it. A `ValueError` that
             it raises becomes a `ShardError` that names the record.
+        types: types of features by name, for "features", such as
+            ``{"image": "raw:uint8[@height,@width,3]"}``. They come before those of files.
 
     Raises:
         ShardError: a file does not exist, can't be read or is compressed; or no image, label or
@@ -357,5 +384,6 @@ def open_records(
         label_feature=label_feature,
         resize=resize,
         transform=transform,
+        types=types,
     )
     return records if decoder is None else records.decoded_by(decoder, decoder.class_names)

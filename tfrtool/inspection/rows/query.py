@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import ShardError, os_reason
+from tfrtool.features.type_spelling import check_types
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.arguments import Paths
@@ -33,6 +34,7 @@ def query(
     workers: Workers = None,
     as_text: bool = False,
     as_stored: bool = False,
+    types: Mapping[str, str] | None = None,
     explode: Sequence[str] | None = None,
     proto: "MessageColumns | None" = None,
     condition: str | None = None,
@@ -60,6 +62,7 @@ def query(
             Values that Arrow can't hold always do.
         as_stored: whether columns are the features as records store them, whatever features.json
             says.
+        types: types of the features of the shards by name, which come before those of files.
         explode: the lists whose items are the rows of ``records``; None for a row for each record.
         proto: the fields of other messages, which the records of the shards are.
         condition: the part of the statement that must be an expression.
@@ -73,6 +76,7 @@ def query(
             fails at a value.
         UsageError: it is not a SELECT, or makes no sense.
     """
+    check_types(types, as_stored=as_stored)
     with ExitStack() as stack:
         try:
             child = stack.enter_context(SqlChild())
@@ -88,6 +92,7 @@ def query(
                 workers=workers,
                 as_text=as_text,
                 as_stored=as_stored,
+                types=types,
                 explode=explode,
                 proto=proto,
                 on_fault=on_fault,
@@ -118,6 +123,7 @@ def matching_records(
     workers: Workers = None,
     limit: int | None = None,
     as_stored: bool = False,
+    types: Mapping[str, str] | None = None,
     proto: "MessageColumns | None" = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = no_progress,
@@ -135,6 +141,7 @@ def matching_records(
         sources=sources,
         workers=workers,
         as_stored=as_stored,
+        types=types,
         proto=proto,
         condition=where,
         on_fault=on_fault,

@@ -23,7 +23,7 @@ from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.exploded_columns import needed_columns
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.sources import declared_features
+from tfrtool.features.sources import DeclaredFeatures, declared_features
 from tfrtool.inspection.rows.batches import (
     LABEL_NAME,
     Batch,
@@ -33,6 +33,7 @@ from tfrtool.inspection.rows.batches import (
     fold_columns,
     read_batches,
     unknown_note,
+    with_inferred,
 )
 from tfrtool.inspection.rows.event_columns import EventColumns
 from tfrtool.inspection.rows.exploded_rows import Exploder
@@ -197,6 +198,7 @@ def answers(
     workers: Workers,
     as_text: bool,
     as_stored: bool,
+    types: Mapping[str, str] | None,
     explode: Sequence[str] | None,
     proto: MessageColumns | None,
     on_fault: Callable[[LocatedFault], None],
@@ -222,7 +224,8 @@ def answers(
                 if note:
                     on_note(note)
             elif not as_stored:
-                columns = _known(child, paths, folding, on_progress, on_note)
+                chosen = types if name == _RECORDS else None
+                columns = _known(child, paths, chosen, folding, on_progress, on_note)
             if columns is None:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
                 columns = _inferred(paths, fold)
@@ -263,23 +266,27 @@ def _results(
 def _known(
     child: SqlChild,
     shards: Sequence[AnyPath],
+    types: Mapping[str, str] | None,
     workers: Workers,
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> Columns | None:
-    """Return the columns that features.json describes, or those of lists of Examples."""
-    columns, notes = child.call(_declared, shards)
-    for note in notes:
+    """Return the columns that features.json or types describe, or those of lists of Examples."""
+    declared = child.call(_declared, shards, types)
+    if declared.is_partial:
+        fold = fold_columns(shards, workers=workers, on_progress=on_progress)
+        declared = child.call(with_inferred, declared, StoredTypes.read(shards), fold)
+    for note in declared.all_notes:
         on_note(note)
+    columns: Columns | None = declared.columns
     if columns is not None:
         return columns
     return ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
 
 
-def _declared(shards: Sequence[AnyPath]) -> tuple[Columns | None, Sequence[str]]:
-    """Return the columns that features.json describes, and notes; it is tried on some records."""
-    declared = declared_features(shards)
-    return declared.columns, declared.all_notes
+def _declared(shards: Sequence[AnyPath], types: Mapping[str, str] | None) -> DeclaredFeatures:
+    """Return what features.json or types describe; they are tried on some records."""
+    return declared_features(shards, types)
 
 
 def _inferred(shards: Sequence[AnyPath], fold: ColumnsFold) -> Columns:

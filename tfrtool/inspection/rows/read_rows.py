@@ -1,10 +1,11 @@
 """Records for programs: as they are, or as Arrow record batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.errors import UsageError
+from tfrtool.features.type_spelling import check_types
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import Fault, LocatedFault, Record
 from tfrtool.records.reader import read_shard
@@ -156,10 +157,11 @@ def read_table(
     columns: str | Sequence[str] = "all",
     lists: bool = False,
     as_stored: bool = False,
+    types: Mapping[str, str] | None = None,
     explode: str | Sequence[str] | None = None,
     on_fault: OnFault = "raise",
 ) -> RowBatches:
-    """Read the features of one or more shards as Arrow record batches.
+    """Read the features of one or more shards as Arrow record batches, a table or a data frame.
 
     Columns have the types that features.json says, where there is one: structs, lists of structs,
     tensors, booleans. Otherwise, a feature with at most one value in every record is a column of
@@ -178,6 +180,7 @@ def read_table(
         lists: whether a feature that some records don't have is a list in any case, and a step of
             a feature list, too, where types are inferred.
         as_stored: whether columns are the features as records store them, flat and of three types.
+        types: types of features by name, such as ``{"image": "raw:uint8[@height,@width,3]"}``.
         explode: name of a list, such as "steps", to have a row for each of its items: the columns
             are the other features of the record, repeated, the fields of the item, ``_record``, the
             number of the record among all that are read, and ``_item``, from 0. Several lists are
@@ -185,9 +188,6 @@ def read_table(
             Records without items have no row.
         on_fault: "raise" to stop at a damaged record or one that is not an Example, "skip" to skip
             these, or a function to call with each.
-
-    Returns:
-        Batches, which can also be loaded as one table or data frame.
 
     Raises:
         ShardError: a file can't be read.
@@ -201,7 +201,8 @@ def read_table(
     from tfrtool.inspection.rows.batches import infer_columns
 
     paths = find_shards(shards)
-    found = infer_columns(paths, lists=lists, as_stored=as_stored)
+    check_types(types, as_stored=as_stored)
+    found = infer_columns(paths, lists=lists, as_stored=as_stored, types=types)
     select = None if columns == "all" else [columns] if isinstance(columns, str) else columns
     fields = [explode] if isinstance(explode, str) else explode
     return _selected(RowBatches(shards=paths, columns=found, on_fault=handle), select, fields)

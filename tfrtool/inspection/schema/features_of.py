@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from tfrtool.errors import DatasetError, SchemaError, UsageError
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.features.sources import field_of_column, with_class_names
+from tfrtool.features.sources import tree_of_columns, with_class_names
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
 from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, tree_lines
 from tfrtool.records.shards import find_shards
@@ -23,7 +23,6 @@ from tfrtool.storage.remote_path import AnyPath
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tfrtool.examples.arrow.columns import Column, Columns
     from tfrtool.features.record_arrays import FeatureArrays
 
 _CONTEXT, _LISTS = "context", "feature_lists"
@@ -47,7 +46,12 @@ class Features:
 
     @classmethod
     def read(
-        cls, shards: Paths, *, workers: Workers = None, on_progress: OnProgress = no_progress
+        cls,
+        shards: Paths,
+        *,
+        types: Mapping[str, str] | None = None,
+        workers: Workers = None,
+        on_progress: OnProgress = no_progress,
     ) -> "Features":
         """Find out what the features of shards are.
 
@@ -55,12 +59,15 @@ class Features:
 
         Args:
             shards: files, glob patterns and directories, one or several.
+            types: types of features by name, such as ``{"image": "raw:uint8[32,32,3]"}``, which
+                come before those of files.
             workers: how many processes at most; by default, one per core.
             on_progress: called while records are read.
 
         Raises:
             ShardError: a file can't be read.
-            SchemaError: most records are not what features.json says.
+            SchemaError: most records are not what features.json or ``types`` say.
+            UsageError: a type doesn't exist, or is that of no feature.
         """
         from tfrtool.inspection.rows.batches import infer_columns
 
@@ -68,6 +75,7 @@ class Features:
         columns = infer_columns(
             find_shards(shards),
             as_stored=False,
+            types=types,
             workers=workers,
             on_progress=on_progress,
             on_note=notes.append,
@@ -189,37 +197,6 @@ class Features:
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the fields."""
         return iter(self._root.fields)
-
-
-def tree_of_columns(columns: "Columns") -> tuple[Struct, list[str]]:
-    """Return the tree of a table's columns, and notes on those of several types."""
-    from tfrtool.features.feature_columns import FeatureColumns
-
-    if isinstance(columns, FeatureColumns):
-        return columns.root, []
-    if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
-        return Struct({name: Values(kind=Kind.BYTES) for name in columns.names}), []
-    context, lists, notes = dict[str, Field](), dict[str, Field](), list[str]()
-    for name, column in zip(columns.names, columns.columns, strict=True):
-        if column.dtype is None:
-            notes.append(f"{name!r} is not shown: its values have several types")
-        elif column.is_list:
-            lists[name] = ListOf(item=_inferred(column))
-        else:
-            context[name] = _inferred(column)
-    if columns.kind is PayloadKind.EXAMPLE:
-        return Struct(context), notes
-    parts: dict[str, Field] = {_CONTEXT: Struct(context), _LISTS: Struct(lists)}
-    return Struct({name: part for name, part in parts.items() if part != Struct({})}), notes
-
-
-def _inferred(column: "Column") -> Field:
-    from tfrtool.examples.arrow.columns import Form
-
-    item = field_of_column(replace(column, is_list=False))
-    if isinstance(item, Values) and column.form is not Form.SCALAR:
-        return replace(item, info={**item.info, "optional": True})
-    return item
 
 
 def _step_specs(lists: Struct) -> Iterator[FeatureSpec]:
