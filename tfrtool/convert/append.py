@@ -174,6 +174,37 @@ def append(
         WriteError: a file can't be written.
     """
     root = find_folders(dataset).root
+    settings = _new_version(root, options)
+    before = find_sources(root, settings.folder)
+    for lack in faults_of(before, {}).entries:
+        raise DatasetError(lack.fault.message, path=lack.path)
+    carried = CarriedMetadata([root], before.paths)
+    if holds_records := _holds_records(source):
+        add = partial(_new_records, source, settings, before, options)
+        if options.dedupe:
+            raise UsageError("--dedupe applies to images, not to records", path=source)
+    else:
+        add = partial(_new_images, source, settings, before, options, carried)
+        if additions_json(options):
+            raise UsageError("--fill and --add-source apply to records, not to images", path=source)
+    plan = partial(_plan_version, source, settings, before, options, add)
+    facts = {
+        "split": options.split,
+        "dedupe": options.dedupe,
+        **additions_json(options),
+        "written": carried.written,
+    }
+    texts = partial(_texts, carried, settings)
+    if not holds_records:
+        settings = replace(settings, workers=ImageThreads(options.workers or cores()))
+    try:
+        return run_job(settings, "append", facts, partial(plan, looks_first=False), texts)
+    except EmptyShardError:
+        return run_job(settings, "append", facts, partial(plan, looks_first=True), texts)
+
+
+def _new_version(root: AnyPath, options: AppendOptions) -> JobSettings:
+    """Return where the new version of a dataset is written, and its number."""
     info = info_beside(root)
     name, old_version = (info.name, info.version) if info else dataset_identity(root)
     major, minor, _ = check_version(old_version).split(".")
@@ -185,61 +216,46 @@ def append(
             hint="use --out DIR to choose one",
         )
     folder = root.parent / version if options.out is None else as_path(options.out)
-    settings = replace(options.settings(folder), name=name, version=version)
-    split, dedupe = options.split, options.dedupe
-    before = find_sources(root, folder)
-    for lack in faults_of(before, {}).entries:
-        raise DatasetError(lack.fault.message, path=lack.path)
-    carried = CarriedMetadata([root], before.paths)
-    add = partial(_new_records, source, settings, before, options)
-    if not (records := _holds_records(source)):
-        add = partial(_new_images, source, settings, before, options, carried)
-    elif dedupe:
-        raise UsageError("--dedupe applies to images, not to records", path=source)
-    if not records and additions_json(options):
-        raise UsageError("--fill and --add-source apply to records, not to images", path=source)
+    return replace(options.settings(folder), name=name, version=version)
 
-    def plan(scratch: Path, looks_first: bool) -> JobPlan:
-        shards, notes = before.paths, [*before.notes]
-        if not settings.dry_run and not linked(shards[0], scratch / "linked"):
-            notes.append(f"hard links can't be made in {folder}, so unchanged shards are copied")
-        with open_regular(shards[0]) as first:
-            compression = detect_compression(first)  # readers take one for all
-        scan = partial(
-            scan_records,
-            scratch=scratch,
-            workers=options.workers,
-            on_progress=settings.on_progress,
-        )
-        added, new = add(compression, scan, scratch, looks_first)
-        try:  # some records are enough, if they have the same features
-            _check_columns(
-                new, fold_first([next(iter(s.shards)) for s in before.splits.values()]), source
-            )
-        except SchemaError:
-            _check_columns(new, fold_columns(shards, workers=options.workers), source)
-        link_tasks = _link_tasks(before)
-        return replace(
-            added,
-            tasks=numbered([*link_tasks, *added.tasks], settings.name),
-            inputs=[*((str(task.source), task.stamp) for task in link_tasks), *added.inputs],
-            options=None,
-            warnings=(*notes, *added.warnings),
-        )
 
-    facts = {
-        "split": split,
-        "dedupe": dedupe,
-        **additions_json(options),
-        "written": carried.written,
-    }
-    texts = partial(_texts, carried, settings)
-    if not records:
-        settings = replace(settings, workers=ImageThreads(options.workers or cores()))
-    try:
-        return run_job(settings, "append", facts, partial(plan, looks_first=False), texts)
-    except EmptyShardError:
-        return run_job(settings, "append", facts, partial(plan, looks_first=True), texts)
+def _plan_version(
+    source: str | os.PathLike[str],
+    settings: JobSettings,
+    before: DatasetFiles,
+    options: AppendOptions,
+    add: Callable[..., tuple[JobPlan, ColumnsFold]],
+    scratch: Path,
+    *,
+    looks_first: bool,
+) -> JobPlan:
+    """Plan to link the shards of a dataset, and to write those that are added to them."""
+    shards, notes = before.paths, [*before.notes]
+    if not settings.dry_run and not linked(shards[0], scratch / "linked"):
+        what = f"hard links can't be made in {settings.folder}"
+        notes.append(f"{what}, so unchanged shards are copied")
+    with open_regular(shards[0]) as first:
+        compression = detect_compression(first)  # readers take one for all
+    scan = partial(
+        scan_records,
+        scratch=scratch,
+        workers=options.workers,
+        on_progress=settings.on_progress,
+    )
+    added, new = add(compression, scan, scratch, looks_first)
+    try:  # some records are enough, if they have the same features
+        first_shards = [next(iter(split.shards)) for split in before.splits.values()]
+        _check_columns(new, fold_first(first_shards), source)
+    except SchemaError:
+        _check_columns(new, fold_columns(shards, workers=options.workers), source)
+    link_tasks = _link_tasks(before)
+    return replace(
+        added,
+        tasks=numbered([*link_tasks, *added.tasks], settings.name),
+        inputs=[*((str(task.source), task.stamp) for task in link_tasks), *added.inputs],
+        options=None,
+        warnings=(*notes, *added.warnings),
+    )
 
 
 def _texts(
@@ -284,11 +300,7 @@ def _new_records(
         source_path = as_path(source)
         of = {source_path: columns.columns(), before.folders[0]: known.columns()}
         additions = additions_for(options, {source_path: found.paths}, of)
-        columns = ColumnsFold()
-        for path in found.paths:
-            records = (one for one in read_shard(path) if isinstance(one, Record))
-            while batch := [*islice(records, _BATCH)]:
-                columns.add([additions.apply(path, one.payload, one.index) for one in batch])
+        columns = _fold_with(additions, found.paths)
     tasks = [
         CopyTask.of(picked, split_of[shard.path], compression, additions, stop=settings.stop)
         for number, shard in enumerate(table.shards)
@@ -298,6 +310,16 @@ def _new_records(
     inputs = [compression.value, *(shard.identity for shard in table.shards)]
     plan = JobPlan(tasks=tasks, inputs=inputs, faults=table.faults, warnings=found.notes)
     return plan, columns
+
+
+def _fold_with(additions: Additions, shards: Sequence[AnyPath]) -> ColumnsFold:
+    """Return what records hold with the features that are added to them."""
+    fold = ColumnsFold()
+    for path in shards:
+        records = (item for item in read_shard(path) if isinstance(item, Record))
+        while batch := [*islice(records, _BATCH)]:
+            fold.add([additions.apply(path, one.payload, one.index) for one in batch])
+    return fold
 
 
 def _new_images(
@@ -329,17 +351,9 @@ def _new_images(
 
     def adapt(source: Source, chosen: WriteOptions) -> tuple[Source, WriteOptions]:
         classes = _classes(source.labels, source_path, root, carried, accept=options.new_classes)
-        # The report has neither the groups nor how many of each label a split should get.
-        shares = chosen.splits or {}
-        draws = len(shares) > 1 and not any(map(written.get, ("stratify", "group_by")))
-        if source.splits:
-            shares = {}
-        elif options.split:
-            shares = {options.split: 1.0}
-        elif not draws and len(before.splits) > 1:
-            raise _unclear_split(source_path, before)
-        elif not draws:
-            shares = {next(iter(before.splits)): 1.0}
+        shares: Mapping[str, float] = {}
+        if not source.splits:
+            shares = _shares(source_path, chosen.splits or {}, written, before, options)
         return replace(source, labels=classes), replace(chosen, splits=shares)
 
     known = None
@@ -355,21 +369,41 @@ def _new_images(
     )
     plan = images.plan(scratch)
 
-    def rejected(files: Sequence[FinishedFile]) -> list[LeftOut]:
-        account = images.left_out()
-        for file in files:
-            if IMAGES in file.facts:
-                account.merge(account_of(file))
-        account.trim("rejected")
-        return [LeftOut(key=printable(key), reason=why) for key, why in account.rejected]
-
     features: dict[str, bytes | int] = {"image": b"", "image/filename": b"", "label": 0}
     if write_options.encode == "raw":
         features |= {"image/height": 0, "image/width": 0, "image/channels": 0}
     fold = ColumnsFold()
     fold.add([encode_example(features)])
     tasks = [replace(task, split=options.split or task.split) for task in plan.tasks]
-    return replace(plan, tasks=tasks, rejected=rejected), fold
+    return replace(plan, tasks=tasks, rejected=partial(_rejected, images)), fold
+
+
+def _shares(
+    source_path: str | os.PathLike[str],
+    shares: Mapping[str, float],
+    written: Mapping[str, Any],
+    before: DatasetFiles,
+    options: AppendOptions,
+) -> Mapping[str, float]:
+    """Return the share of new images for each split; `UsageError` if nothing says it."""
+    if options.split:
+        return {options.split: 1.0}
+    # The report has neither the groups nor how many of each label a split should get.
+    if len(shares) > 1 and not any(map(written.get, ("stratify", "group_by"))):
+        return shares
+    if len(before.splits) > 1:
+        raise _unclear_split(source_path, before)
+    return {next(iter(before.splits)): 1.0}
+
+
+def _rejected(images: ImageJob, files: Sequence[FinishedFile]) -> list[LeftOut]:
+    """Return the images that were not written."""
+    account = images.left_out()
+    for file in files:
+        if IMAGES in file.facts:
+            account.merge(account_of(file))
+    account.trim("rejected")
+    return [LeftOut(key=printable(key), reason=why) for key, why in account.rejected]
 
 
 def _classes(

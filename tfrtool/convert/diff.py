@@ -36,6 +36,9 @@ _KEYED = np.dtype([("payload", _HALVES), ("key", _HALVES), ("known", "?")])
 
 Numbers = NDArray[np.int64]
 
+_RowsByKind = dict[str, dict[str, Numbers]]
+"""Numbers of records on each side, by the kind of difference."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -170,74 +173,89 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
         ShardError: a file can't be read, or is not a TFRecord file.
         UsageError: no record has the key.
     """
-    key, limit = options.key, options.limit
-    if key and options.by_position:
+    if options.key and options.by_position:
         raise UsageError("--key and --by-position cannot be used together")
     with ExitStack() as copies:
         sides = [_ComparedRecords(location, options, copies) for location in (a, b)]
         side_a, side_b = sides
-        middle, total = len(side_a.table), sum(len(side.table) for side in sides)
         types = [side.types() for side in sides]
-        if key and side_a.without_key + side_b.without_key == total:
-            hint = suggestion(key, types[0], "features")
-            raise UsageError(f"no feature {key!r} for --key", hint=hint)
-        counts = [side.table.split_sizes for side in sides]
-        splits = list(dict.fromkeys(name for one in counts for name in one))
-        comparable = "" not in splits
-        split_codes = np.concatenate(
-            [
-                np.repeat(np.array([*map(splits.index, one)], np.uint16), [*one.values()])
-                for one in counts
-            ]
-        )
-        marks = [side.table.marks for side in sides]
-        payloads = marks if key is None else [one["payload"] for one in marks]
-        _, rest = _paired(payloads, None, middle, split_codes if comparable else None)
-        moved, rest = _paired(payloads, rest, middle)
-        changed = moved[:, :0]
-        if key:
-            changed, rest = _paired([one["key"] for one in marks], rest, middle)
-        elif options.by_position:
-            changed, rest = _paired_by_position(rest, middle, split_codes, len(splits))
-        moved[1] -= middle
-        changed[1] -= middle
+        if options.key and all(side.without_key == len(side.table) for side in sides):
+            hint = suggestion(options.key, types[0], "features")
+            raise UsageError(f"no feature {options.key!r} for --key", hint=hint)
+        rows = _match_records(sides, options)
         names = {name: number for number, name in enumerate(sorted({*types[0], *types[1]}))}
         digests = [
-            side.feature_digests(rows, names) for side, rows in zip(sides, changed, strict=True)
+            side.feature_digests(numbers, names)
+            for side, numbers in zip(sides, rows["changed"].values(), strict=True)
         ]
     differing = np.count_nonzero(digests[0] != digests[1], axis=0)
-    rows = {
-        "only_a": {"a": rest[rest < middle]},
-        "only_b": {"b": rest[rest >= middle] - middle},
-        "changed": dict(zip("ab", changed, strict=True)),
-        "moved": dict(zip("ab", moved, strict=True)),
-    }
-    locate = {"a": side_a.locate, "b": side_b.locate}
+    counts, splits = [side.table.split_sizes for side in sides], _split_names(sides)
+    splits = [] if "" in splits else splits
     return DiffReport(
-        records=(middle, total - middle),
+        records=(len(side_a.table), len(side_b.table)),
         digests=(digest_text(side_a.table.read.digest), digest_text(side_b.table.read.digest)),
-        splits={
-            name: (counts[0].get(name, 0), counts[1].get(name, 0)) for name in splits if comparable
-        },
+        splits={name: (counts[0].get(name, 0), counts[1].get(name, 0)) for name in splits},
         schema={
             name: (types[0].get(name), types[1].get(name))
             for name in names
             if types[0].get(name) != types[1].get(name)
         },
-        **{kind: len(next(iter(found.values()))) for kind, found in rows.items()},
+        **{kind: len(next(iter(numbers.values()))) for kind, numbers in rows.items()},
         features={name: int(differing[at]) for name, at in names.items() if differing[at]},
         without_key=(side_a.without_key, side_b.without_key),
-        examples={
-            kind: [
-                {side: locate[side](int(row)) for side, row in zip(found, pair, strict=True)}
-                for pair in islice(zip(*found.values(), strict=True), limit)
-            ]
-            for kind, found in rows.items()
-        },
+        examples=_examples(sides, rows, options.limit),
         corrupt=sum(side.table.faults.count for side in sides),
         faults=[fault for side in sides for fault in side.table.faults.entries],
         notes=[*dict.fromkeys(side_a.notes + side_b.notes)],
     )
+
+
+def _split_names(sides: Sequence[_ComparedRecords]) -> list[str]:
+    """Return the splits of both sides; "" is that of records without one."""
+    return list(dict.fromkeys(name for side in sides for name in side.table.split_sizes))
+
+
+def _match_records(sides: Sequence[_ComparedRecords], options: DiffOptions) -> _RowsByKind:
+    """Find the records that differ."""
+    middle, splits = len(sides[0].table), _split_names(sides)
+    counts = [side.table.split_sizes for side in sides]
+    split_codes = np.concatenate(
+        [
+            np.repeat(np.array([*map(splits.index, one)], np.uint16), [*one.values()])
+            for one in counts
+        ]
+    )
+    marks = [side.table.marks for side in sides]
+    payloads = marks if options.key is None else [one["payload"] for one in marks]
+    _, rest = _paired(payloads, None, middle, None if "" in splits else split_codes)
+    moved, rest = _paired(payloads, rest, middle)
+    changed = moved[:, :0]
+    if options.key:
+        changed, rest = _paired([one["key"] for one in marks], rest, middle)
+    elif options.by_position:
+        changed, rest = _paired_by_position(rest, middle, split_codes, len(splits))
+    moved[1] -= middle
+    changed[1] -= middle
+    return {
+        "only_a": {"a": rest[rest < middle]},
+        "only_b": {"b": rest[rest >= middle] - middle},
+        "changed": dict(zip("ab", changed, strict=True)),
+        "moved": dict(zip("ab", moved, strict=True)),
+    }
+
+
+def _examples(
+    sides: Sequence[_ComparedRecords], rows: _RowsByKind, limit: int
+) -> dict[str, list[dict[str, Place]]]:
+    """Return where the first records of each kind are, on each side."""
+    locate = {"a": sides[0].locate, "b": sides[1].locate}
+    return {
+        kind: [
+            {side: locate[side](int(row)) for side, row in zip(numbers, pair, strict=True)}
+            for pair in islice(zip(*numbers.values(), strict=True), limit)
+        ]
+        for kind, numbers in rows.items()
+    }
 
 
 def _paired(
@@ -253,6 +271,30 @@ def _paired(
     Returns:
         The pairs, A's rows over B's; and the rows that are left, in order.
     """
+    order, first = _grouped(digests, rows, splits)
+    kind: Any = order.dtype.type
+    order = order if rows is None else rows[order]
+    of_b = order >= middle
+    starts: Any = np.flatnonzero(first).astype(kind)
+    sizes = np.diff(starts, append=kind(len(order)))
+    count_b = np.add.reduceat(of_b, starts, dtype=kind) if len(starts) else starts
+    count_a = sizes - count_b
+    rank: Any = np.arange(len(order), dtype=kind)
+    rank -= np.repeat(starts, sizes)
+    rank -= of_b * np.repeat(count_a, sizes)
+    paired = rank < np.repeat(np.minimum(count_a, count_b), sizes)
+    del rank
+    rest = np.sort(order[~paired])
+    if splits is not None:
+        return np.zeros((2, 0), np.int64), rest
+    pairs = np.stack([order[paired & ~of_b], order[paired & of_b]])
+    return pairs[:, pairs[0].argsort()], rest
+
+
+def _grouped(
+    digests: Sequence[Rows], rows: Numbers | None, splits: NDArray[np.uint16] | None
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return an order of rows in which equal ones follow each other, and which are the first."""
 
     def part(name: str, order: Numbers | None = None) -> NDArray[np.uint64]:
         column = np.concatenate([one[name] for one in digests])
@@ -280,22 +322,7 @@ def _paired(
     else:
         first[1:] |= low[1:] != low[:-1]
     first[:1] = True
-    order = order if rows is None else rows[order]
-    of_b = order >= middle
-    starts: Any = np.flatnonzero(first).astype(kind)
-    sizes = np.diff(starts, append=kind(len(order)))
-    count_b = np.add.reduceat(of_b, starts, dtype=kind) if len(starts) else starts
-    count_a = sizes - count_b
-    rank: Any = np.arange(len(order), dtype=kind)
-    rank -= np.repeat(starts, sizes)
-    rank -= of_b * np.repeat(count_a, sizes)
-    paired = rank < np.repeat(np.minimum(count_a, count_b), sizes)
-    del rank
-    rest = np.sort(order[~paired])
-    if splits is not None:
-        return np.zeros((2, 0), np.int64), rest
-    pairs = np.stack([order[paired & ~of_b], order[paired & of_b]])
-    return pairs[:, pairs[0].argsort()], rest
+    return order, first
 
 
 def _paired_by_position(

@@ -31,6 +31,7 @@ from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import DatasetError, SourceError, TfrtoolError, UsageError, suggestion
 from tfrtool.examples.arrow.columns import ColumnType
+from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
     DTYPES,
@@ -76,6 +77,7 @@ from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import DROPPED, Faults, JobReport, Written
+from tfrtool.writing.run_options import JobSettings
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _SKIP = "use --on-error skip to skip such records"
@@ -400,66 +402,25 @@ def edit(
         DatasetError: a record can't be changed.
         WriteError: a file can't be written.
     """
-    settings = options.settings(as_path(target))
-    select, drop, rename, cast = options.select, options.drop, options.rename, options.cast
-    encode, resize, add = options.encode, options.resize, options.add
-    chosen = ClassMap.parse(options.class_map)
-    others = drop or rename or cast or add or encode or chosen
-    if select is None and resize is None and not others:
+    settings, class_map = options.settings(as_path(target)), ClassMap.parse(options.class_map)
+    wanted = (options.drop, options.rename, options.cast, options.add, options.encode, class_map)
+    if options.select is None and options.resize is None and not any(wanted):
         hint = "use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize"
         raise UsageError("nothing to change", hint=hint)
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders, found.paths)
-    recipe = _recipe(encode, resize)
-    changes = Changes(
-        image=image_feature(found.paths) if recipe else None,
-        recipe=recipe,
-        same_format=encode is None,
-        select=None if select is None else tuple(select),
-        drop=tuple(drop),
-        cast={key: as_member(DType, word, "cast") for key, word in (cast or {}).items()},
-        rename=dict(rename or {}),
-        add=encode_example(add) if add else b"",
-    )
+    changes = _changes_of(options, found.paths)
     with local_copies(found.paths, settings.workers, settings.on_progress):
-        columns = infer_columns(
-            found.paths, workers=settings.workers, on_progress=settings.on_progress
-        )
-        if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
-            if columns.kind is PayloadKind.EMPTY:
-                raise no_readable_record(found.paths)
-            raise DatasetError(
-                "its records have no features",
-                path=found.paths[0],
-                expected="tf.train.Example or SequenceExample",
-                found=columns.kind.title,
-            )
-        known = {feature_name(column.key) for column in columns.columns}
-        if recipe and any(name.startswith(_OBJECT_STARTS) for name in known):
+        known = _known_features(found.paths, changes, settings)
+        if changes.recipe and any(name.startswith(_OBJECT_STARTS) for name in known):
             # Boxes are for the images as they lie.
-            changes = replace(changes, recipe=replace(recipe, orient=False))
-        if chosen:
-            edits = class_edits(chosen, carried.labels, known)
+            changes = replace(changes, recipe=replace(changes.recipe, orient=False))
+        if class_map:
+            edits = class_edits(class_map, carried.labels, known)
             changes = replace(changes, classes=tuple(edits))
         changes.check(known)
         _edit_types(carried, changes)
-        tasks = numbered(
-            [
-                EditTask(
-                    split=split,
-                    records=_count(path, expected),
-                    size=stamp[0],
-                    source=path,
-                    stamp=stamp,
-                    changes=changes,
-                    stop=settings.stop,
-                )
-                for split, shards in found.splits.items()
-                for path, expected in shards.shards.items()
-                for stamp in [shard_stamp(path)]
-            ],
-            settings.name,
-        )
+        tasks = _edit_tasks(found, changes, settings)
         plan = JobPlan(
             tasks=tasks,
             inputs=[(str(task.source), task.stamp, task.changes) for task in tasks],
@@ -474,17 +435,64 @@ def edit(
             _edit_metadata(carried, changes, known, staged)
             return carried.texts(settings.name, settings.version, splits)
 
-        written = carried.written | ({"image": changes.image} if recipe else {})
-        class_map = {"class_map": [*options.class_map]} if chosen else {}
-        facts = {**changes.to_json(), **class_map, "on_error": options.on_error, "written": written}
+        facts = changes.to_json() | ({"class_map": [*options.class_map]} if class_map else {})
+        facts |= {"on_error": options.on_error, "written": carried.written}
+        if changes.recipe:
+            facts["written"] = carried.written | {"image": changes.image}
         return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 
-def _recipe(encode: str | None, resize: int | tuple[int, int] | None) -> ImageRecipe | None:
-    """Return how images are re-encoded; None if they are not."""
-    if encode is None and resize is None:
-        return None
-    return ImageRecipe(encode=Encode(encode or "keep"), resize=Resize.of(resize))
+def _changes_of(options: EditOptions, shards: Sequence[AnyPath]) -> Changes:
+    """Return the changes that options make, except those to classes."""
+    recipe = None
+    if options.encode is not None or options.resize is not None:
+        resize = Resize.of(options.resize)
+        recipe = ImageRecipe(encode=Encode(options.encode or "keep"), resize=resize)
+    casts = (options.cast or {}).items()
+    return Changes(
+        image=image_feature(shards) if recipe else None,
+        recipe=recipe,
+        same_format=options.encode is None,
+        select=None if options.select is None else tuple(options.select),
+        drop=tuple(options.drop),
+        cast={name: as_member(DType, word, "cast") for name, word in casts},
+        rename=dict(options.rename or {}),
+        add=encode_example(options.add) if options.add else b"",
+    )
+
+
+def _known_features(shards: Sequence[AnyPath], changes: Changes, settings: JobSettings) -> set[str]:
+    """Return the features of all records; `DatasetError` if they have none that can be changed."""
+    columns = infer_columns(shards, workers=settings.workers, on_progress=settings.on_progress)
+    if not columns.parsed and (changes.names or columns.kind is not PayloadKind.EMPTY):
+        if columns.kind is PayloadKind.EMPTY:
+            raise no_readable_record(shards)
+        raise DatasetError(
+            "its records have no features",
+            path=shards[0],
+            expected="tf.train.Example or SequenceExample",
+            found=columns.kind.title,
+        )
+    return {feature_name(column.key) for column in columns.columns}
+
+
+def _edit_tasks(found: DatasetFiles, changes: Changes, settings: JobSettings) -> list[EditTask]:
+    """Return a task for each shard."""
+    tasks = []
+    for split, shards in found.splits.items():
+        for path, expected in shards.shards.items():
+            stamp = shard_stamp(path)
+            task = EditTask(
+                split=split,
+                records=_count(path, expected),
+                size=stamp[0],
+                source=path,
+                stamp=stamp,
+                changes=changes,
+                stop=settings.stop,
+            )
+            tasks.append(task)
+    return numbered(tasks, settings.name)
 
 
 def _edit_types(carried: CarriedMetadata, changes: Changes) -> None:
@@ -521,11 +529,7 @@ def _edit_metadata(
     files |= {name: name for name in (LABEL_MAP, KEYPOINTS)}
     labels = carried.labels.items()
     carried.labels = {files[file]: text for file, text in labels if file in files}
-    items = carried.info.pop("supervisedKeys", {}).get("tuple", {}).get("items", [])
-    names = [str(item.get("featureKey")) for item in items]
-    if names and all(map(changes.keeps, names)):
-        items = [{"featureKey": changes.rename.get(name, name)} for name in names]
-        carried.info["supervisedKeys"] = {"tuple": {"items": items}}
+    _edit_supervised_keys(carried, changes)
     if carried.features is None:
         return
     with reading_metadata(FEATURES, "TFDS"):
@@ -550,3 +554,12 @@ def _edit_metadata(
             channels = int(image["shape"]["dimensions"][-1])
             image["shape"] = dimensions(size.height or -1, size.width or -1, channels)
     carried.features = connector("FeaturesDict", featuresDict={"features": after})
+
+
+def _edit_supervised_keys(carried: CarriedMetadata, changes: Changes) -> None:
+    """Keep the input and the label that TFDS names, under their new names, if both are kept."""
+    items = carried.info.pop("supervisedKeys", {}).get("tuple", {}).get("items", [])
+    names = [str(item.get("featureKey")) for item in items]
+    if names and all(map(changes.keeps, names)):
+        items = [{"featureKey": changes.rename.get(name, name)} for name in names]
+        carried.info["supervisedKeys"] = {"tuple": {"items": items}}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,12 +130,11 @@ def _select(
     sample: int | float | None,
 ) -> Selection:
     """Keep the records that pass all rules."""
-    where, dedupe = options.where, options.dedupe
     matching, unparsed = dict[AnyPath, list[int]](), list[LocatedFault]()
-    if where is not None:
+    if options.where is not None:
         matching = matching_records(
             files.paths,
-            where,
+            options.where,
             sources=source,
             as_stored=options.as_stored,
             types=options.types,
@@ -143,60 +142,82 @@ def _select(
             on_fault=lambda found: unparsed.append(found) if _is_unparsed(found) else None,
             on_progress=settings.on_progress,
         )
+    table = _scan_marked(files, scan, options)
+    passing = _PassingRecords(np.ones(len(table), np.bool_), {})
+    for rule, path in lists.items():
+        listed = _read_list(path, table)
+        passing.skip(rule, listed if rule == "drop" else ~listed)
+    if options.where is not None:
+        for found in unparsed:
+            table.faults.add(found)
+        rows = _rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))
+        passing.selected[rows] = False
+        passing.skip("where", ~_rows_of(table, matching.items()))
+    if options.dedupe:
+        records, first = _grouped(table.marks["dedupe"], as_numbers(passing.selected))
+        passing.skip("dedupe", records[~first])
+    if options.dedupe_by is not None:
+        keys = table.marks["dedupe-by"]
+        has_key = (keys["high"] != 0) | (keys["low"] != 0)
+        records, first = _grouped(keys, as_numbers(passing.selected & has_key))
+        passing.skip("dedupe-by", records[~first])
+    if sample is not None:
+        passing.skip(
+            "sample", _outside_sample(table, as_numbers(passing.selected), sample, options)
+        )
+    if not passing.selected.any() and len(table):
+        raise WriteError(f"no records match (0 of {len(table):,})", path=files.paths[0].parent)
+    codes = np.where(passing.selected, table.split_codes, np.uint16(0))
+    skipped = {rule: passing.skipped[rule] for rule in _RULES if passing.skipped.get(rule)}
+    return Selection(table, [*table.split_sizes], codes, skipped)
+
+
+class _PassingRecords(NamedTuple):
+    """Which records pass the rules so far, and how many did not pass each."""
+
+    selected: NDArray[np.bool_]
+    skipped: dict[str, int]
+
+    def skip(self, rule: str, rows: NDArray[Any]) -> None:
+        """Skip records by a rule."""
+        before = np.count_nonzero(self.selected)
+        self.selected[rows] = False
+        self.skipped[rule] = int(before - np.count_nonzero(self.selected))
+
+
+def _scan_marked(
+    files: DatasetFiles, scan: Callable[..., SourceRecords], options: FilterOptions
+) -> SourceRecords:
+    """Scan records with the digests that rules need; `UsageError` if none has a feature."""
     wanted = {"dedupe-by": options.dedupe_by, "sample": options.sample_per}
     features = {rule: name for rule, name in wanted.items() if name is not None}
-    rules = [*(["dedupe"] if dedupe else ()), *features]
+    rules = [*(["dedupe"] if options.dedupe else ()), *features]
     dtype: Any = [(rule, DIGESTS) for rule in rules] or "u1"
-    image = image_feature(files.paths) if dedupe else None
+    image = image_feature(files.paths) if options.dedupe else None
     table = scan(marker=partial(_marks, dtype=dtype, image=image, features=features), dtype=dtype)
     for rule, name in features.items():
         if len(table) and not table.marks[rule]["high"].any():
             flag = {"sample": "--sample-per"}.get(rule, f"--{rule}")
             raise no_feature(name, files.paths, flag)
-    is_selected, skipped = np.ones(len(table), np.bool_), dict[str, int]()
+    return table
 
-    def skip(rule: str, rows: NDArray[Any]) -> None:
-        before = np.count_nonzero(is_selected)
-        is_selected[rows] = False
-        skipped[rule] = int(before - np.count_nonzero(is_selected))
 
-    for rule, path in lists.items():
-        listed = _read_list(path, table)
-        skip(rule, listed if rule == "drop" else ~listed)
-    if where is not None:
-        for found in unparsed:
-            table.faults.add(found)
-        rows = _rows_of(table, ((one.path, [one.fault.record or 0]) for one in unparsed))
-        is_selected[rows] = False
-        skip("where", ~_rows_of(table, matching.items()))
-    if dedupe:
-        records, first = _grouped(table.marks["dedupe"], as_numbers(is_selected))
-        skip("dedupe", records[~first])
-    if options.dedupe_by is not None:
-        keys = table.marks["dedupe-by"]
-        has_key = (keys["high"] != 0) | (keys["low"] != 0)
-        records, first = _grouped(keys, as_numbers(is_selected & has_key))
-        skip("dedupe-by", records[~first])
-    if sample is not None:
-        records, classes = as_numbers(is_selected), [0]
-        if options.sample_per is not None:
-            records, first = _grouped(table.marks["sample"], records)
-            classes = np.flatnonzero(first).tolist()
-        if len(classes) > MAX_CLASSES:
-            what = f"--sample-per: {options.sample_per!r} has too many different values"
-            raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
-        rest = [records[:0]]
-        for start, end in pairwise([*classes, len(records)]):
-            count = sample if isinstance(sample, int) else max(1, round(sample * (end - start)))
-            rest.append(shuffled(records[start:end], options.seed)[count:])
-        skip("sample", np.concatenate(rest))
-    if not is_selected.any() and len(is_selected):
-        raise WriteError(
-            f"no records match (0 of {len(is_selected):,})", path=files.paths[0].parent
-        )
-    codes = np.where(is_selected, table.split_codes, np.uint16(0))
-    skipped = {rule: skipped[rule] for rule in _RULES if skipped.get(rule)}
-    return Selection(table, [*table.split_sizes], codes, skipped)
+def _outside_sample(
+    table: SourceRecords, records: NDArray[Any], sample: int | float, options: FilterOptions
+) -> NDArray[Any]:
+    """Return those of some records that are not in a random sample of them."""
+    classes = [0]
+    if options.sample_per is not None:
+        records, first = _grouped(table.marks["sample"], records)
+        classes = np.flatnonzero(first).tolist()
+    if len(classes) > MAX_CLASSES:
+        what = f"--sample-per: {options.sample_per!r} has too many different values"
+        raise UsageError(what, expected=f"at most {MAX_CLASSES:,}")
+    rest = [records[:0]]
+    for start, end in pairwise([*classes, len(records)]):
+        count = sample if isinstance(sample, int) else max(1, round(sample * (end - start)))
+        rest.append(shuffled(records[start:end], options.seed)[count:])
+    return np.concatenate(rest)
 
 
 def _is_unparsed(found: LocatedFault) -> bool:

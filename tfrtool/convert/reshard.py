@@ -202,19 +202,8 @@ def copy_records(
     settings = replace(options.settings(as_path(dataset)), workers=options.pool)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders, found.paths)
-    write_options, compression = carried.written, Compression(options.compression)
-    if "splits" in rules:
-        write_options = {key: value for key, value in write_options.items() if key not in rules}
-        write_options |= {key: rules[key] for key in ("splits", "seed")}
-
-    names: list[str] = []
-
     merge = options if isinstance(options, MergeOptions) else MergeOptions()
-
-    def metadata(splits: Sequence[SplitInfo], folder: Path) -> Mapping[str, str]:
-        added = [*(merge.fill or ()), *([merge.add_source] if merge.add_source else ())]
-        carried.describe(added, [folder / name for name in names])
-        return carried.texts(settings.name, settings.version, splits)
+    names: list[str] = []
 
     def plan(scratch: Path) -> JobPlan:
         needed_for = None if shuffle_seed is None else "--shuffle"
@@ -223,59 +212,108 @@ def copy_records(
         additions = _merged(as_paths(sources), found, options, merge, workers)
         if additions:
             carried.join_features()
-        scan = partial(
-            scan_records,
-            found,
-            scratch,
-            workers=workers,
-            on_progress=on_progress,
-            stop=settings.stop,
-        )
-        if select is None:
-            table = scan()
-            selection = Selection(table, [*table.split_sizes], table.split_codes)
-        else:
-            selection = select(found, settings, scan)
-            table = selection.table
-        if not len(table):
-            raise no_readable_record(found.paths)
-        tasks, warnings = list[CopyTask](), [*found.notes, *carried.warnings]
-        for code, split in enumerate(selection.splits, start=1):
-            numbers = as_numbers(selection.codes == code)
-            if not len(numbers):
-                warnings.append(f"split {split!r} has no records, so no shard is written for it")
-                continue
-            if options.shards is not None and options.shards > len(numbers):
-                raise too_many_shards(options.shards, split, len(numbers))
-            if shuffle_seed is not None:
-                numbers = shuffled(numbers, shuffle_seed)
-            for low, high in pairwise(_cut(table.sizes[numbers], options)):
-                picked = PickedRecords(table, numbers[low:high])
-                tasks.append(CopyTask.of(picked, split, compression, additions, stop=settings.stop))
-        tasks = numbered(tasks, settings.name)
+        selection = _selection(found, settings, scratch, select)
+        tasks, empty = _copy_tasks(selection, options, settings, additions, shuffle_seed)
         names[:] = [task.name for task in tasks]
         return JobPlan(
             tasks=tasks,
-            inputs=[shard.identity for shard in table.shards],
-            read=None if select is None else table.read,
-            faults=table.faults,
+            inputs=[shard.identity for shard in selection.table.shards],
+            read=None if select is None else selection.table.read,
+            faults=selection.table.faults,
             skipped=selection.skipped,
-            warnings=warnings,
+            warnings=[*found.notes, *carried.warnings, *empty],
         )
 
+    facts = {
+        **_written_as(options, shuffle_seed),
+        **rules,
+        **additions_json(merge),
+        "written": _write_options(carried, rules),
+    }
+    worth = _MIN_BYTES_PER_PROCESS[options.compression == "none"]
+    metadata = partial(_metadata, carried, settings, merge, names)
+    with ExitStack() as copies:
+        return run_job(settings, command, facts, plan, metadata, worth)
+
+
+def _metadata(
+    carried: CarriedMetadata,
+    settings: JobSettings,
+    merge: MergeOptions,
+    names: Sequence[str],
+    splits: Sequence[SplitInfo],
+    folder: Path,
+) -> Mapping[str, str]:
+    """Return the texts that describe the files of these names, with the features added to them."""
+    added = [*(merge.fill or ()), *([merge.add_source] if merge.add_source else ())]
+    carried.describe(added, [folder / name for name in names])
+    return carried.texts(settings.name, settings.version, splits)
+
+
+def _written_as(options: CopyOptions, shuffle_seed: int | None) -> dict[str, Any]:
+    """Return how records are written, for the report."""
     facts = {
         "shards": options.shards,
         "shard_bytes": options.shard_bytes,
         "compression": options.compression,
         "shuffle": shuffle_seed is not None,
-        **({} if shuffle_seed is None else {"seed": shuffle_seed}),
-        **rules,
-        **additions_json(merge),
-        "written": write_options,
     }
-    worth = _MIN_BYTES_PER_PROCESS[compression is Compression.NONE]
-    with ExitStack() as copies:
-        return run_job(settings, command, facts, plan, metadata, worth)
+    return facts if shuffle_seed is None else {**facts, "seed": shuffle_seed}
+
+
+def _write_options(carried: CarriedMetadata, rules: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of `write` that describe the records, with the splits that they get."""
+    if "splits" not in rules:
+        return carried.written
+    unchanged = {key: value for key, value in carried.written.items() if key not in rules}
+    return unchanged | {key: rules[key] for key in ("splits", "seed")}
+
+
+def _selection(
+    found: DatasetFiles, settings: JobSettings, scratch: Path, select: Select | None
+) -> Selection:
+    """Return the records to copy; `DatasetError` if no record can be read."""
+    scan = partial(
+        scan_records,
+        found,
+        scratch,
+        workers=settings.workers,
+        on_progress=settings.on_progress,
+        stop=settings.stop,
+    )
+    if select is None:
+        table = scan()
+        selection = Selection(table, [*table.split_sizes], table.split_codes)
+    else:
+        selection = select(found, settings, scan)
+    if not len(selection.table):
+        raise no_readable_record(found.paths)
+    return selection
+
+
+def _copy_tasks(
+    selection: Selection,
+    options: CopyOptions,
+    settings: JobSettings,
+    additions: Additions,
+    shuffle_seed: int | None,
+) -> tuple[list[CopyTask], list[str]]:
+    """Return the files to write, split by split, and a warning for each split without records."""
+    table, compression = selection.table, Compression(options.compression)
+    tasks, warnings = list[CopyTask](), list[str]()
+    for code, split in enumerate(selection.splits, start=1):
+        numbers = as_numbers(selection.codes == code)
+        if not len(numbers):
+            warnings.append(f"split {split!r} has no records, so no shard is written for it")
+            continue
+        if options.shards is not None and options.shards > len(numbers):
+            raise too_many_shards(options.shards, split, len(numbers))
+        if shuffle_seed is not None:
+            numbers = shuffled(numbers, shuffle_seed)
+        for low, high in pairwise(_cut(table.sizes[numbers], options)):
+            picked = PickedRecords(table, numbers[low:high])
+            tasks.append(CopyTask.of(picked, split, compression, additions, stop=settings.stop))
+    return numbered(tasks, settings.name), warnings
 
 
 def _cut(sizes: NDArray[Any], options: CopyOptions) -> list[int]:
