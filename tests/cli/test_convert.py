@@ -224,6 +224,18 @@ def test_what_is_there_stays(shards: Path, tmp_path: Path, capsys: Capture) -> N
     assert "outside" in failure(capsys, 2, "convert", shards, shards / "in", "--to", "csv")
 
 
+def test_resuming_with_other_options_is_refused(
+    shards: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """A complete conversion is only taken for one with the same options."""
+    words = ("convert", shards, tmp_path / "out", "--to", "csv", "--workers", "1")
+    assert run(*words) == 0
+    for other in ("--select n", "--rename n=m", "--lists", "--as-stored", "--exact", "--null NA"):
+        line = failure(capsys, 2, *words, "--resume", *other.split())
+        assert "already complete, but written with other options" in line, other
+    assert run(*words, "--resume", "--verify", "none") == 0
+
+
 def test_a_full_disk(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
