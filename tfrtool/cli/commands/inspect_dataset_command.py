@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError, human_bytes, human_count, printable
@@ -29,9 +29,10 @@ _SHARDS_SHOWN = 16
 
 @dataclass(frozen=True, kw_only=True)
 class _InspectDatasetOptions(Options):
-    emit: Literal["page", "croissant"] = option(
+    emit: Literal["page", "croissant", "python"] = option(
         "page",
-        "Print a readable page, or a Croissant description of the dataset (MLCommons) as JSON-LD.",
+        "Print a readable page, a Croissant description of the dataset (MLCommons) as JSON-LD, or "
+        "Python code for the FeaturesDict of TFDS.",
     )
     features: bool = option(
         False, "Print what the features mean instead: names, types and shapes, as a tree."
@@ -44,6 +45,7 @@ class _InspectDatasetOptions(Options):
     "tfrtool inspect dataset pipeline/examples --label-feature species",
     "tfrtool inspect dataset data/robot/1.0.0 --features",
     "tfrtool inspect dataset shards/pets --emit croissant > croissant.json",
+    "tfrtool inspect dataset shards/pets --emit python",
     options=(DatasetOptions, _InspectDatasetOptions),
 )
 @click.argument("dataset", type=INPUT)
@@ -60,8 +62,10 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
     match the metadata.
     """
     form, features = words.pop("emit"), words.pop("features")
-    if features:
-        return _print_features(dataset, form, as_json=as_json, **words)
+    if as_json and form == "python":
+        raise UsageError("--json and --emit python cannot be used together")
+    if features or form == "python":
+        return _print_features(dataset, form, features, as_json=as_json, **words)
     if as_json and form == "croissant":
         raise UsageError(
             "--json and --emit croissant cannot be used together",
@@ -86,18 +90,25 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
 
 
 def _print_features(
-    dataset: str, form: str, *, as_json: bool, label: str | None, **words: Any
+    dataset: str, form: str, features: bool, *, as_json: bool, label: str | None, **words: Any
 ) -> Outcome:
-    """Print the tree of features, and what says so."""
-    if label is not None:
-        raise UsageError("--features and --label-feature cannot be used together")
-    if form != "page":
+    """Print the tree of features, and what says so; or as Python code."""
+    if features and form != "page":
         raise UsageError("--features and --emit cannot be used together")
+    if label is not None:
+        chosen = "--features" if features else "--emit python"
+        raise UsageError(f"{chosen} and --label-feature cannot be used together")
+    from tfrtool.features.tfds_source import tfds_source
     from tfrtool.features.types import tree_lines
     from tfrtool.inspection.dataset.feature_tree import read_feature_tree
 
     with Bars() as bars:
         found = read_feature_tree(dataset, ScanOptions(on_progress=bars, **words))
+    if form == "python":
+        for text in found.notes:
+            note(text)
+        emit(tfds_source(found.root))
+        return Outcome.FINE
     if as_json:
         emit(found.to_json())
         return Outcome.FINE

@@ -1,7 +1,7 @@
 """``tfrtool inspect schema``."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +11,7 @@ from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_sources
 from tfrtool.cli.schema_text import feature_table, loss_text
 from tfrtool.declare import option
-from tfrtool.errors import ShardError, UsageError, human_count
+from tfrtool.errors import SchemaError, ShardError, UsageError, human_count
 from tfrtool.examples.feature_text import conflict_text, name_text
 from tfrtool.inspection.inspect_options import SchemaOptions
 from tfrtool.inspection.shard_options import ProtoOptions
@@ -19,6 +19,8 @@ from tfrtool.page import Heading, Page, Prose, Table
 
 if TYPE_CHECKING:
     from tfrtool.inspection.schema.shard_schema import InferredSchema
+    from tfrtool.records.stream import Stream
+    from tfrtool.storage.remote_path import AnyPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,12 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     from tfrtool.examples.tfds_features import tfds_features
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
+    sources = resolve_sources(shards)
+    if form == "tfds" and (content := _declared_content(sources)) is not None:
+        emit(json.dumps(content, indent=2))
+        return Outcome.FINE
     with Bars() as bars:
-        inferred = infer_schema(resolve_sources(shards), on_progress=bars, **words)
+        inferred = infer_schema(sources, on_progress=bars, **words)
     for loss in inferred.losses:
         warn(loss_text(loss))
     outcome = Outcome.DAMAGE if inferred.losses or inferred.skipped else Outcome.FINE
@@ -99,6 +105,28 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
             raise ShardError("no feature has a type that TFDS supports")
         emit(json.dumps(described.content, indent=2))
     return outcome
+
+
+def _declared_content(sources: "Sequence[AnyPath | Stream]") -> dict[str, Any] | None:
+    """Return what features.json says, if there is one and records are what it says."""
+    from tfrtool.examples.tfds_metadata import FEATURES
+    from tfrtool.records.stream import Stream
+
+    shards = [source for source in sources if not isinstance(source, Stream)]
+    folders = {shard.parent for shard in shards}
+    if not folders or not all((folder / FEATURES).exists() for folder in folders):
+        return None
+    from tfrtool.features.sources import declared_features
+    from tfrtool.features.tfds_tree import tfds_of_tree
+
+    try:
+        found = declared_features(shards)
+    except SchemaError as error:
+        warn(f"features are inferred: {FEATURES} describes other records: {error.what}")
+        return None
+    for text in found.all_notes:
+        note(text)
+    return None if found.root is None else tfds_of_tree(found.root)
 
 
 def _show_messages(shards: tuple[str, ...], proto: str, as_json: bool) -> Outcome:

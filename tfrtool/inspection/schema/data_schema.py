@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.schema_fold import DISTINCT_VALUES, FeatureStatistics
+from tfrtool.features.tfx_schema import TFX_TYPES, tfx_details, tree_of_tfx
+from tfrtool.features.types import Struct
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded
 
@@ -24,12 +27,14 @@ SEQUENCE = "##SEQUENCE##"
 _FREQUENT = 5
 """Records that have each of the values, at least, if these become a domain."""
 
-_TYPES = {DType.STRING: "BYTES", DType.INT64: "INT", DType.FLOAT32: "FLOAT"}
-_DTYPES: dict[str, DType | None] = {name: dtype for dtype, name in _TYPES.items()}
+_DTYPES: dict[str, DType | None] = {name: dtype for dtype, name in TFX_TYPES.items()}
 _UNCHECKED_STAGES = ("PLANNED", "ALPHA", "DEPRECATED", "DEBUG_ONLY", "DISABLED")
 """Stages of features that TFDV doesn't check either."""
 
 _IGNORED = {"annotation", "in_environment", "not_in_environment", "name", "is_categorical"}
+_RANGES = ("bool_domain", "int_domain")
+_MEANINGS = ("image_domain", "natural_language_domain")
+"""Domains that require nothing if they are empty."""
 _PATHS_LISTED = 20
 
 Json = dict[str, Any]
@@ -117,29 +122,54 @@ class DataSchema:
             UsageError: the file can't be read.
             SchemaError: it isn't a schema.
         """
-        from google.protobuf import json_format, text_format
-        from tensorflow_metadata.proto.v0 import schema_pb2
-
         with os_errors_as(UsageError, path):
             data = read_bounded(path)
-        try:
+        with _schema_errors(path):
             text = data.decode()
             if (specs := _specs(text)) is not None:
                 return cls(tuple(map(DataFeature.from_spec, specs)))
-            if text.lstrip()[:1] == "{":
-                proto = json_format.Parse(text, schema_pb2.Schema())
-            else:
-                proto = text_format.Parse(text, schema_pb2.Schema())
-            content = json_format.MessageToDict(proto, preserving_proto_field_name=True)
-            return cls(*_parsed(content))
-        except SchemaError as error:
-            error.path = os.fspath(path)
-            raise
-        except (ValueError, json_format.Error, text_format.Error, RecursionError) as error:
-            reason = printable(str(error).partition("\n")[0])[:300].rstrip(". ")
-            what = f"invalid schema: {reason}"
-            form = "what tfrtool inspect schema emits, or a tensorflow.metadata.v0.Schema"
-            raise SchemaError(what, path=os.fspath(path), expected=form) from error
+            return cls(*_parsed(schema_content(text)))
+
+
+def read_tfx_tree(path: str | os.PathLike[str]) -> tuple[Struct, tuple[str, ...]]:
+    """Return the fields that a schema of TensorFlow Metadata describes, and what they lack.
+
+    The errors are those of `DataSchema.read`.
+    """
+    with os_errors_as(UsageError, path):
+        data = read_bounded(path)
+    with _schema_errors(path):
+        return tree_of_tfx(schema_content(data.decode()))
+
+
+@contextmanager
+def _schema_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise errors about the content of a file as a `SchemaError`."""
+    from google.protobuf import json_format, text_format
+
+    try:
+        yield
+    except SchemaError as error:
+        error.path = os.fspath(path)
+        raise
+    except (ValueError, json_format.Error, text_format.Error, RecursionError) as error:
+        reason = printable(str(error).partition("\n")[0])[:300].rstrip(". ")
+        what = f"invalid schema: {reason}"
+        form = "what tfrtool inspect schema emits, or a tensorflow.metadata.v0.Schema"
+        raise SchemaError(what, path=os.fspath(path), expected=form) from error
+
+
+def schema_content(text: str) -> Json:
+    """Return a text proto, or the same as JSON, as JSON values."""
+    from google.protobuf import json_format, text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    if text.lstrip()[:1] == "{":
+        proto = json_format.Parse(text, schema_pb2.Schema())
+    else:
+        proto = text_format.Parse(text, schema_pb2.Schema())
+    content: Json = json_format.MessageToDict(proto, preserving_proto_field_name=True)
+    return content
 
 
 def _specs(text: str) -> Schema | None:
@@ -202,6 +232,9 @@ def _feature(data: Json, is_list: bool) -> DataFeature:
     is_bool = numbers[2] is not None
     span = {"min": 0, "max": 1} if is_bool else numbers[0] or numbers[1] or {}
     texts = data.pop("string_domain", None)
+    for meaning in _MEANINGS:
+        if not data.get(meaning, True):
+            del data[meaning]
     mass = data.pop("distribution_constraints", {}).get("min_domain_mass", 1.0)
     stage, deprecated = data.pop("lifecycle_stage", ""), data.pop("deprecated", False)
     sizes = None
@@ -235,7 +268,10 @@ def _span(count: Mapping[str, Any]) -> tuple[int, int | None]:
 
 
 def schema_json(
-    features: Sequence[FeatureStatistics], records: int, classes: Mapping[str, int]
+    features: Sequence[FeatureStatistics],
+    records: int,
+    classes: Mapping[str, int],
+    declared: Struct | None = None,
 ) -> tuple[Json, list[str]]:
     """Return a schema that all records fit, as JSON, and the features that it can't name.
 
@@ -243,13 +279,18 @@ def schema_json(
         features: what was seen of each feature.
         records: number of records.
         classes: number of class names of each label feature that has any.
+        declared: what features.json says that records mean.
     """
+    details = {} if declared is None else tfx_details(declared)
     context, lists, skipped = list[Json](), list[Json](), list[str]()
     for one in features:
         if not is_utf8(one.key):
             skipped.append(one.name)
         else:
-            (lists if one.is_list else context).append(_feature_json(one, records, classes))
+            data = _feature_json(one, records, classes)
+            if not one.is_list and not one.conflict:
+                data = _detailed(data, one, records, details.get(one.name, {}))
+            (lists if one.is_list else context).append(data)
     if lists:
         struct = {"name": SEQUENCE, "type": "STRUCT", "struct_domain": {"feature": lists}}
         context.append(struct)
@@ -259,7 +300,7 @@ def schema_json(
 def _feature_json(feature: FeatureStatistics, records: int, classes: Mapping[str, int]) -> Json:
     data: Json = {"name": feature.name}
     if feature.dtype is not None and not feature.conflict:
-        data["type"] = _TYPES[feature.dtype]
+        data["type"] = TFX_TYPES[feature.dtype]
     share = math.floor(10 * feature.present / max(records, 1)) / 10
     data["presence"] = {"min_fraction": share, "min_count": 1} if feature.present else {}
     spans = [feature.lengths] + ([feature.steps or (0, 0)] if feature.is_list else [])
@@ -279,6 +320,30 @@ def _feature_json(feature: FeatureStatistics, records: int, classes: Mapping[str
         if None not in texts and min(values.values()) >= _FREQUENT:
             data["string_domain"] = {"value": sorted(filter(None, texts))}
     return data
+
+
+def _detailed(data: Json, feature: FeatureStatistics, records: int, details: Json) -> Json:
+    """Return a feature with those of some details that all records fit."""
+    found, size = dict(details), feature.size(records)
+    low, high = feature.range.minimum, feature.range.maximum
+    sizes = [one["size"] for one in found.get("shape", {}).get("dim", ())]
+    if sizes and math.prod(sizes) == size:
+        del data["value_count"]
+    else:
+        found.pop("shape", None)
+    if "string_domain" in data:
+        found.pop("natural_language_domain", None)
+    domain = {"min": 0, "max": 1} if "bool_domain" in found else found.get("int_domain")
+    if domain is not None:
+        if isinstance(low, int) and isinstance(high, int) and _fits(low, high, domain):
+            data.pop("int_domain", None)
+        else:
+            found = {key: value for key, value in found.items() if key not in _RANGES}
+    return data | found
+
+
+def _fits(low: int, high: int, domain: Json) -> bool:
+    return bool(domain["min"] <= low and high <= domain["max"])
 
 
 def schema_text(content: Json, form: str) -> str:

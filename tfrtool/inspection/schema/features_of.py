@@ -122,6 +122,22 @@ class Features:
         return cls(with_class_names(root, path.parent), notes=notes)
 
     @classmethod
+    def from_tfx(cls, path: str | os.PathLike[str]) -> "Features":
+        """Read a schema of TensorFlow Metadata, as TFX writes it (``schema.pbtxt``), or as JSON.
+
+        Args:
+            path: the file.
+
+        Raises:
+            UsageError: the file can't be read.
+            SchemaError: it is not a schema, or no records can have such features.
+        """
+        from tfrtool.inspection.schema.data_schema import read_tfx_tree
+
+        root, notes = read_tfx_tree(path)
+        return cls(root, notes=notes)
+
+    @classmethod
     def from_arrow(cls, schema: "pa.Schema") -> "Features":
         """Read the schema of an Arrow table.
 
@@ -148,6 +164,13 @@ class Features:
     def to_tfds(self) -> dict[str, Any]:
         """Return the content of a features.json; TFDS has no types of times and decimals."""
         return tfds_of_tree(self._root)
+
+    def to_tfx(self) -> str:
+        """Return what records store as a text proto of TensorFlow Metadata, for TFX."""
+        from tfrtool.features.tfx_schema import tfx_of_tree
+        from tfrtool.inspection.schema.data_schema import schema_text
+
+        return schema_text(tfx_of_tree(self._root), "pbtxt")
 
     def decoder(self) -> Callable[[bytes], dict[str, Any]]:
         """Return a function from a payload to NumPy arrays, which can be pickled.

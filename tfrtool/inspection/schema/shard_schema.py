@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.declare import takes
-from tfrtool.errors import ShardError
+from tfrtool.errors import SchemaError, ShardError
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import LabelNames
 from tfrtool.examples.schema import Schema
@@ -21,6 +22,9 @@ from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Stream
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.remote_path import AnyPath
+
+if TYPE_CHECKING:
+    from tfrtool.features.types import Struct
 
 _FAULTS_KEPT = 10
 """Faults that are listed of a shard; all are counted."""
@@ -74,7 +78,15 @@ class InferredSchema:
             for one in self.features
             if one.dtype is DType.INT64 and (names := LabelNames.read(folder, one.name).names)
         }
-        return schema_json(self.features, self.records, classes)
+        return schema_json(self.features, self.records, classes, self.declared())
+
+    def declared(self) -> "Struct | None":
+        """Return what features.json says that records mean; None without a single one."""
+        from tfrtool.features.sources import read_features_files
+
+        with suppress(SchemaError):
+            return read_features_files(self.folders).root
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``inspect schema --json`` prints."""
