@@ -9,10 +9,9 @@ from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Format, Scan, naming_file
 from tfrtool.engines.pool import map_shards
-from tfrtool.examples.arrow.columns import DecodedColumns
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.features.sources import declared_features, read_features_files
-from tfrtool.features.types import Struct, has_logical_types
+from tfrtool.features.sources import read_features_files
+from tfrtool.features.types import has_logical_types
 from tfrtool.inspection.rows.batches import all_features
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.records.stream import total_bytes
@@ -21,6 +20,8 @@ from tfrtool.storage.remote_path import AnyPath
 
 _MIN_BYTES_PER_PROCESS = 64 * 1024 * 1024
 """Bytes that are scanned in the time that a process takes to start, roughly."""
+
+_AS_STORED_WITH = "with {}, features are written as they are stored"
 
 
 class ScannedFiles(NamedTuple):
@@ -88,37 +89,34 @@ def _declared_format(
     """
     if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
         return source_format, []
-    asked = [f"--{name}" for name in ("cast", "lists", "schema") if getattr(options, name)]
     described = read_features_files([*dict.fromkeys(path.parent for path in shards)]).root
-    columns: DecodedColumns | None = None
-    notes = list[str]()
+    if described is not None and not has_logical_types(described) and not options.types:
+        return source_format, []
+    asked = [f"--{name}" for name in ("cast", "lists", "schema") if getattr(options, name)]
+    if asked and described is not None and not options.types:
+        return source_format, [_AS_STORED_WITH.format(asked[0])]
     is_tfrecord = source_format.spec.name == "tfrecord"
-    if options.types or (described is None and is_tfrecord and not asked):
+    workers, on_progress = options.pool, options.on_progress
+    if options.types or described is not None or (is_tfrecord and not asked):
         found = all_features(
             shards,
             types=options.types,
             lists=options.lists,
-            workers=options.pool,
-            on_progress=options.on_progress,
+            workers=workers,
+            on_progress=on_progress,
         )
         if found.columns is not None:
             return type(source_format)(found.columns), [*found.notes]
-    if described is not None:
-        if not has_logical_types(described):
-            return source_format, []
-        if not asked:
-            declared = declared_features(shards)
-            columns, notes = declared.columns, [*declared.notes]  # the scan finds all others
-    elif is_tfrecord:
+        if described is not None:
+            return source_format, [*found.notes]
+    notes = list[str]()
+    columns = None
+    if is_tfrecord:
         columns = ranking_columns(
-            shards,
-            notes.append,
-            exact=True,
-            workers=options.pool,
-            on_progress=options.on_progress,
+            shards, notes.append, exact=True, workers=workers, on_progress=on_progress
         )
-        asked += ["--exact"] if options.exact else []
-        described = None if columns is None else Struct({})
-    if described is not None and asked:
-        return source_format, [f"with {asked[0]}, features are written as they are stored"]
-    return source_format if columns is None else type(source_format)(columns), notes
+    if columns is None:
+        return source_format, []
+    for name in (*asked, *(["--exact"] if options.exact else [])):
+        return source_format, [_AS_STORED_WITH.format(name)]
+    return type(source_format)(columns), notes
