@@ -29,6 +29,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.more
 def test_text_and_json(
     pets: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

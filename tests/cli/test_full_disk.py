@@ -106,6 +106,7 @@ def test_write_says_the_same_of_tensorflows_file(tmp_path: Path, capsys: Capture
 
 @pytest.mark.tf
 @pytest.mark.usefixtures("quick_cnn")
+@pytest.mark.more
 def test_train_says_the_same_of_its_checkpoint(tmp_path: Path, capsys: Capture) -> None:
     """It is the first large file of a run; TensorFlow's names for its parts are not shown."""
     write_class_folders(tmp_path / "photos", count=4)

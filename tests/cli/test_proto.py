@@ -366,6 +366,7 @@ def test_convert_options_that_need_examples(
     assert (code, "--proto" in err) == (2, True)
 
 
+@pytest.mark.more
 def test_events_are_columns_in_sql(run: Run, tmp_path: Path) -> None:
     """An event has its step, and the tag and number that it logs; several of these are lists."""
 

@@ -17,6 +17,7 @@ from pyarrow import feather
 
 import tfrtool
 from tests.datasets import flip_bit
+from tests.more import thinned
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
@@ -89,7 +90,9 @@ JOIN = (
 )
 
 
-@pytest.mark.parametrize("form", ["csv", "csv.gz", "jsonl", "parquet", "arrow", "tfrecord"])
+@pytest.mark.parametrize(
+    "form", thinned(["csv", "csv.gz", "jsonl", "arrow", "parquet", "tfrecord"], every=2)
+)
 def test_a_file_is_joined(shard: Path, words: dict[str, Path], form: str, capsys: Capture) -> None:
     """Each format gives what DuckDB gives for the same rows."""
     found = _rows(capsys, shard, JOIN, "--with", f"w={words[form]}")
@@ -180,6 +183,7 @@ def test_a_folder_names_no_column(
     assert texts[0] == texts[1]
 
 
+@pytest.mark.more
 def test_types_that_sql_cannot_read(shard: Path, tmp_path: Path, capsys: Capture) -> None:
     """float16 is read as float32. A union is an error only if the query uses it."""
     values = pa.UnionArray.from_dense(
@@ -205,7 +209,7 @@ def test_types_that_sql_cannot_read(shard: Path, tmp_path: Path, capsys: Capture
     assert err.endswith(", which SQL can't read; leave this column out\n")
 
 
-@pytest.mark.parametrize("number", range(len(CSV)))
+@pytest.mark.parametrize("number", thinned(range(len(CSV)), every=4))
 def test_no_value_of_csv_is_changed_or_skipped(
     shard: Path, tmp_path: Path, number: int, capsys: Capture
 ) -> None:
@@ -258,7 +262,7 @@ BAD_TABLES = {
 }
 
 
-@pytest.mark.parametrize("table", BAD_TABLES)
+@pytest.mark.parametrize("table", thinned(BAD_TABLES, every=3))
 def test_what_cannot_be_joined(
     shard: Path,
     words: dict[str, Path],

@@ -15,6 +15,7 @@ import pytest
 import tfrtool
 from tests.datasets import image_payload, write_pets
 from tests.emulators import SECRET, Bucket, Misbehaviour
+from tests.more import thinned
 from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.records.framing import frame
@@ -60,7 +61,7 @@ def told(
     return [json.loads(one) for one in text.replace(base, "BASE").splitlines()]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", thinned(COMMANDS, every=2))
 def test_same_as_here(command: str, pets: Path, bucket: Bucket, capsys: Capture) -> None:
     """What is said of a dataset in a bucket is what is said of it here."""
     bucket.put_folder(pets, "some/pets/")
@@ -78,6 +79,7 @@ def long_shard(bucket: Bucket, key: str, records: int, size: int) -> bytes:
     return data
 
 
+@pytest.mark.more
 def test_a_look_into_a_large_shard_transfers_little(bucket: Bucket, capsys: Capture) -> None:
     """A few records of an object are shown without reading the others, and that is said."""
     data = long_shard(bucket, "long.tfrecord", 400, 100_000)

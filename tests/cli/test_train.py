@@ -229,6 +229,7 @@ def test_usage_errors(arguments: list[str], pets: str, capfd: pytest.CaptureFixt
     assert output.err != ""
 
 
+@pytest.mark.more
 def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Options that go together are taken together, and the plan tells what they came to."""
     words = [*FAST, "--augment", "flip,cutout=6", "--rescale", "dataset"]

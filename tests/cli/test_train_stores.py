@@ -37,6 +37,7 @@ def _losses(printed: str) -> list[tuple[float, ...]]:
     return [(line["loss"], line["accuracy"], line["val_loss"]) for line in lines[:-1]]
 
 
+@pytest.mark.more
 def test_losses_are_those_of_local_files(
     pets: Path, url: str, bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 import tfrtool
 from tests.datasets import image_payload, write_foreign
 from tests.emulators import Bucket, Misbehaviour
+from tests.more import thinned
 from tests.stored import PREFIX, local_digests, stored_digests
 from tfrtool.engines import split_shards
 from tfrtool.errors import ShardError, WriteError
@@ -71,7 +72,7 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", thinned(JOBS, every=3))
 def test_each_shard_is_downloaded_once(
     job: str, source: Path, stored: str, bucket: Bucket, tmp_path: Path
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_reader_sees_nothing_or_all(url: str, sources: tuple[Path, Path]) -> N
     assert _seen(url) == RECORDS
 
 
+@pytest.mark.more
 def test_a_reader_sees_the_old_nothing_or_the_new(
     bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_path: Path
 ) -> None:

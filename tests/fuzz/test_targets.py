@@ -28,7 +28,7 @@ def scramble(data: bytes) -> bytes:
     return bytes(changed[:at]) + rng.randbytes(rng.randrange(4)) + bytes(changed[at:])
 
 
-@pytest.mark.parametrize("name", [more(name) if name == "viewer" else name for name in TARGETS])
+@pytest.mark.parametrize("name", [more(x) if x in ("viewer", "sql") else x for x in TARGETS])
 def test_seeds_and_some_mutations(name: str) -> None:
     """What must hold holds for all seeds, and for what the mutator makes of them."""
     target = load_target(name)

@@ -207,6 +207,7 @@ def test_a_schema_fixes_the_types(people: Path, tmp_path: Path) -> None:
             tfrtool.convert(rows, tmp_path / "none.parquet", schema=path)
 
 
+@pytest.mark.more
 def test_conditions(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Text is compared with text, and a null is null."""
     from tfrtool.cli import main

@@ -213,6 +213,7 @@ def test_saturation_and_hue_equal_tf_image(text: str) -> None:
             np.testing.assert_allclose(values, middle, atol=1e-3)
 
 
+@pytest.mark.more
 def test_draws_do_not_depend_on_each_other() -> None:
     """How strongly one operation changes an image says nothing about any other one."""
     image = np.full((16, 16, 3), 100, np.float32)

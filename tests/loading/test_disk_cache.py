@@ -115,6 +115,7 @@ def test_files_of_another_cache_are_not_taken(pets: Dataset, cache: Path) -> Non
         fill(pets, cache.parent)
 
 
+@pytest.mark.more
 def test_train_names_a_cache_with_damaged_images(pets: Dataset, tmp_path: Path) -> None:
     """An image that changes on the disk between two epochs ends a run, and the cache is named."""
     folder = tmp_path / "caches"

@@ -117,6 +117,7 @@ def test_a_first_epoch_is_mixed(
     assert abs(np.corrcoef(labels, np.arange(200))[0, 1]) < 0.3
 
 
+@pytest.mark.more
 def test_records_parsed_at_once(numbered: Dataset, tf: Any) -> None:
     """Images, labels and their order are those of records parsed one by one, in each epoch."""
     options = {"epochs": 2, "seed": 3, "cache": "none", "augment": "flip"}

@@ -97,6 +97,7 @@ class _Usage:
     free = 1000
 
 
+@pytest.mark.more
 def test_damage_is_skipped(url: str, bucket: Bucket, pets: Path, tmp_path: Path) -> None:
     """What is damaged in a store is named by its URL, and left out, as of local files."""
     name = f"pets-train.tfrecord-00002-of-000{SHARDS}"
@@ -154,6 +155,7 @@ def test_shard_that_goes_away(url: str, bucket: Bucket) -> None:
         _batches(remote)
 
 
+@pytest.mark.more
 def test_images_on_disk_are_those_of_the_shards(
     url: str, bucket: Bucket, tmp_path: Path, pets: Path
 ) -> None:

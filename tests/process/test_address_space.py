@@ -22,6 +22,7 @@ LIMIT = 620_000 * 1024
 @pytest.mark.parametrize(
     "words", [["report", "--out", "r.html"], ["query", "SELECT 1 FROM records"]]
 )
+@pytest.mark.more
 def test_too_little_address_space_is_an_error(
     words: list[str], make_shard: MakeShard, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def _cpu_seconds_of_children(process: int) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux")
+@pytest.mark.more
 def test_a_query_that_never_ends_is_interrupted(tmp_path: Path) -> None:
     """DuckDB, which ignores signals, stops with the command that started it."""
     shard = tmp_path / "a.tfrecord"

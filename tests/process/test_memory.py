@@ -185,6 +185,7 @@ def factors(
 
 
 @pytest.mark.parametrize(("command", "record"), PAIRS)
+@pytest.mark.more
 def test_factor_of_one_large_record(
     command: str, record: str, factors: dict[tuple[str, str], float]
 ) -> None:

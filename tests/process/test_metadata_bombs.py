@@ -135,6 +135,7 @@ def test_files_that_are_bombs(dataset: Path, name: str, text: str) -> None:
     assert f"parse  {dataset / name}" in done.stdout
 
 
+@pytest.mark.more
 def test_a_long_report_is_no_fault(dataset: Path) -> None:
     """A report of a million images that were converted is as long as that; its shards are read."""
     path = dataset / "write_report.json"

@@ -71,6 +71,7 @@ def _read_all(path: Path) -> int:
     return sum(1 for _ in tfrtool.read(path))
 
 
+@pytest.mark.more
 def test_worker_processes_report_what_they_have_read(tmp_path: Path) -> None:
     """Counts arrive while a task is at work, and add up to the bytes of all files."""
     paths, events = [_large_shard(tmp_path / name) for name in "ab"], list[Mapping[str, int]]()

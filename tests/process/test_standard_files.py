@@ -145,6 +145,7 @@ def test_writing_and_training(forking: Forking, tmp_path: Path) -> None:
     assert {"model.keras", "history.json"} <= set(os.listdir(tmp_path / "run"))  # noqa: PTH208
 
 
+@pytest.mark.more
 def test_who_is_not_read_stops_early(places: dict[str, Path]) -> None:
     """What only prints goes on no further where nobody reads: here, not to the damaged shard."""
     reading, writing = os.pipe()

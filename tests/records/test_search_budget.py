@@ -51,6 +51,7 @@ def test_damage_everywhere_does_not_cost_more_and_more(
     assert work[1] < 5 * work[0]
 
 
+@pytest.mark.more
 def test_changed_line_breaks(looks: list[int]) -> None:
     """A shard that was sent as text: the records without a line break come out, and soon."""
     rng = random.Random(6)

@@ -45,6 +45,7 @@ def path_of(bucket: Bucket) -> PathOf:
     return make
 
 
+@pytest.mark.more
 def test_ranges(store: Store) -> None:
     """Ranges hold what stands there, whether near or far, and end where the object does."""
     data = random.Random(0).randbytes(3_000_000)

@@ -58,6 +58,7 @@ def test_weights_are_those_of_scikit_learn(uneven: Path) -> None:
     )
 
 
+@pytest.mark.more
 def test_validation_is_not_weighted(uneven: Path) -> None:
     """The same weights, which do not move, have the same val_loss with and without."""
     options = small_options(uneven, validation=0.5, epochs=1, learning_rate=1e-12)

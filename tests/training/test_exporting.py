@@ -21,6 +21,7 @@ from tfrtool.training import exporting
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 
+@pytest.mark.more
 def test_both_forms(finished: Told, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """They give the probabilities of the Keras model; a run is exported after its training."""
     import tensorflow as tf

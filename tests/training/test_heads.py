@@ -112,6 +112,7 @@ def _check_sheet(path: Path, images: Any) -> None:
             np.testing.assert_array_equal(tile[::5, ::5], pixels)
 
 
+@pytest.mark.more
 def test_shown_images_of_a_cached_run(pets: Path, tmp_path: Path) -> None:
     """The first batch is that of the run, whose cache has an order of its own."""
     changes: dict[str, Any] = {"cache": "disk", "augment": "flip", "seed": 3}
@@ -123,6 +124,7 @@ def test_shown_images_of_a_cached_run(pets: Path, tmp_path: Path) -> None:
     _check_sheet(tmp_path / "some.png", next(iter(batches))[0].numpy())
 
 
+@pytest.mark.more
 def test_mixed_images(few: Path, tmp_path: Path) -> None:
     """Training images are mixed, the loss takes their shares; validation images stay."""
     import keras

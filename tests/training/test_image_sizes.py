@@ -39,6 +39,7 @@ def test_loaded_images(few: Path, tf: Any, recipe: Any, decode: Any) -> None:
         assert np.abs(np.float32(colors) - np.stack(expected)).max() <= 0.501
 
 
+@pytest.mark.more
 def test_a_run(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A cnn of rectangular gray images is trained, resumed, evaluated and predicts."""
     out = tmp_path / "run"
@@ -57,6 +58,7 @@ def test_a_run(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert report.accuracy == pytest.approx(np.mean(scores.argmax(1) == labels.numpy()))
 
 
+@pytest.mark.more
 def test_own_models(few: Path) -> None:
     """A function of one's own gets width and height; frozen bases are cached in any shape."""
     import keras

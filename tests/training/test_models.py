@@ -250,6 +250,7 @@ def _imagenet_from(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return build_classifier("mobilenet_v2", 224, 2, "imagenet", "head").core
 
 
+@pytest.mark.more
 def test_imagenet_is_downloaded_and_frozen(
     weights_server: tuple[str, Any],
     tmp_path: Path,

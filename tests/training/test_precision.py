@@ -44,6 +44,7 @@ def _build(size: int, classes: int) -> Any:
     ],
     ids=["cnn", "own", "features", "tuned"],
 )
+@pytest.mark.more
 def test_all_but_the_last_layer_compute_in_16_bits(
     policy: str, changes: dict[str, Any], few: Path, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_foreign(folder, [[_payload(n / 2) for n in range(k, 16, 2)] for k in (0, 1)])
 
 
+@pytest.mark.more
 def test_regression(prices: Path, tmp_path: Path, capfd: Any) -> None:
     """Training, evaluation and prediction agree with each other and with scikit-learn."""
     metrics = pytest.importorskip("sklearn.metrics")

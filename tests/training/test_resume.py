@@ -146,6 +146,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(few: Path, tmp_path: Path) -> No
     assert planned(**dict(options, resume=True)).epochs_before == 1
 
 
+@pytest.mark.more
 def test_a_model_that_was_not_saved_is_saved(copied: dict[str, Any]) -> None:
     """A run that was left between its last epoch and its model needs no epoch more.
 
@@ -213,6 +214,7 @@ def test_a_damaged_checkpoint_is_one_error(
     assert caught.value.path == str(path)
 
 
+@pytest.mark.more
 def test_the_best_epoch_is_kept(few: Path, tmp_path: Path) -> None:
     """Its model is saved next to the last one, also if the run is resumed after it."""
     import keras

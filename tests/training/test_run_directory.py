@@ -57,6 +57,7 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).read_text() == "mine"
 
 
+@pytest.mark.more
 def test_a_run_killed_while_it_saved_its_model_goes_on(few: Path, tmp_path: Path) -> None:
     """What the kill left of files and folders is deleted, and the model is saved."""
     options, out = small_options(few, out=tmp_path, epochs=1), tmp_path

@@ -24,6 +24,7 @@ from tfrtool.training.training_data import find_training_data, plan_run_cache
 pytestmark = pytest.mark.tf
 
 
+@pytest.mark.more
 def test_same_seed_same_history(finished: Told, pets: Path) -> None:
     """A run is repeated by its seed, on an opened dataset too."""
     options = dict(finished.options, out=None, tensorboard=None, profile=False)

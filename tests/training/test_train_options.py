@@ -111,6 +111,7 @@ def test_the_loader_is_told_what_was_asked_for(pets: Path, tmp_path: Path) -> No
     assert (training.training, validation.training) == (True, False)
 
 
+@pytest.mark.more
 def test_features_are_made_once(few: Path) -> None:
     """A frozen base is run once an image, whatever the epochs, and validation is the same.
 

@@ -102,6 +102,7 @@ def test_a_directory_that_is_a_file_is_an_error(few: Path, tmp_path: Path) -> No
     assert caught.value.path == str(tmp_path / "logs" / "train")
 
 
+@pytest.mark.more
 def test_callbacks_of_keras_do_their_work(few: Path, tmp_path: Path) -> None:
     """A schedule changes the steps, a log is written, and a stop ends the run with its model."""
     import keras

@@ -187,6 +187,7 @@ def test_pages_without_script(viewer: Viewer, browser: Any) -> None:
     context.close()
 
 
+@pytest.mark.more
 def test_more_records_arrive_and_the_viewer_ends(
     start_viewer: Start, open_page: OpenPage, tmp_path: Path
 ) -> None:

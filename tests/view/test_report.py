@@ -302,6 +302,7 @@ def test_strings_are_counted_by_value(make_shard: MakeShard, tmp_path: Path) -> 
     assert "sall3v0 33.3%, v1 33.3%, v2 33.3%" in said
 
 
+@pytest.mark.more
 def test_a_report_of_much_is_at_most_as_large_as_it_says(tmp_path: Path) -> None:
     """Thousands of classes and features with long names, in many shards; pictures make way."""
     shards = [

@@ -248,6 +248,7 @@ def test_the_end(tmp_path: Path, number: signal.Signals, code: int) -> None:
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
 
 
+@pytest.mark.more
 def test_a_dataset_in_a_store(tmp_path: Path, bucket: Bucket) -> None:
     """Its records are read, found and shown."""
     bucket.put_folder(write_foreign(tmp_path / "a", [[image_payload(n) for n in range(9)]]), "a/")

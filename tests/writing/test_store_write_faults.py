@@ -135,6 +135,7 @@ def test_credentials_that_expire(
     assert [key for key in bucket.names() if SECRET.encode() in bucket.get(key)] == []
 
 
+@pytest.mark.more
 def test_two_writers(bucket: Bucket, source: Path, made_here: dict[str, bytes]) -> None:
     """Of two that write to one prefix, one gets through and the other says that it does not."""
     bucket.misbehave(Misbehaviour(delay=0.02))

@@ -259,6 +259,7 @@ def test_a_single_file(pets: Path, tmp_path: Path) -> None:
     assert back == read_strictly(shard.read_bytes())
 
 
+@pytest.mark.more
 def test_row_groups_and_batches_are_bounded(tmp_path: Path) -> None:
     """Images are in row groups by bytes, and read in batches; those rows come back in order."""
     held = [tfrtool.encode_example({"n": n, "data": bytes([n]) * 3_000_000}) for n in range(30)]

@@ -116,6 +116,7 @@ def test_sequences() -> None:
         decode_batch(some, columns_of(some[2:]))
 
 
+@pytest.mark.more
 def test_long_messages() -> None:
     """Many features, many values, long names, and values of megabytes are what they are."""
     many = {f"feature {number:05}": int64(number) for number in range(300)}

@@ -197,6 +197,7 @@ def test_damage_is_named(make_shard: MakeShard) -> None:
     assert [fault.kind.value for fault in loss.faults] == ["payload-crc", "parse"]
 
 
+@pytest.mark.more
 def test_splits_of_one_dataset_do_not_drift(shared_data: Path) -> None:
     """TFX's train and eval splits: no number is far away, and all agree with TFDV's formula."""
     folder = shared_data / "tfrecord" / "tfx_csv_example_gen"
