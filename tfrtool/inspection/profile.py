@@ -64,6 +64,7 @@ class ProfileRequest:
     Attributes:
         features: features and their values (`RecordSchema`).
         statistics: distributions of values (`StatsFold`).
+        typed: what features.json says of the records in a folder, for statistics of components.
         parsing: whether each record parses, whether its objects are possible, and causes of damage.
         images: whether every image decodes, and its fingerprint; with ``parsing``.
         labels: labels in order, and objects.
@@ -76,6 +77,7 @@ class ProfileRequest:
 
     features: bool = False
     statistics: bool = False
+    typed: "Mapping[AnyPath, Struct]" = field(default_factory=dict)
     parsing: bool = False
     images: bool = False
     labels: LabelRequest | None = None
@@ -361,9 +363,10 @@ def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordF
 
         folds.append(FeatureCheck(root, path_of(source)))
     if request.statistics:
-        from tfrtool.inspection.stats.stats_fold import StatsFold
+        from tfrtool.inspection.stats.stats_fold import StatsFold, component_counts
 
-        folds.append(StatsFold())
+        typed = request.typed.get(path_of(source).parent)
+        folds.append(StatsFold(None if typed is None else component_counts(typed)))
     if request.images:
         from tfrtool.inspection.verify.image_check import ImageCheck
         from tfrtool.inspection.verify.image_shapes import ImageShapes

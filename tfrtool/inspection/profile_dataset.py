@@ -72,6 +72,7 @@ def profile_dataset(
     request = ProfileRequest(
         features=True,
         statistics=True,
+        typed=declared.roots,
         parsing=True,
         images=options.images,
         labels=labels,

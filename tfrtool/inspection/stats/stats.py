@@ -11,6 +11,7 @@ from tfrtool.inspection.inspect_options import StatsOptions
 from tfrtool.inspection.profile import ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
 from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey, StatsFold
+from tfrtool.inspection.verify.feature_findings import DeclaredFolders
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.storage.remote_path import AnyPath
 
@@ -69,7 +70,8 @@ def stats(shards: Locations, options: StatsOptions) -> StatsReport:
 
 
 def _profiles(shards: Locations, options: StatsOptions) -> Iterable[ShardProfile]:
-    sources, request = locate_shards(shards).sources, ProfileRequest(statistics=True)
+    sources = locate_shards(shards).sources
+    request = ProfileRequest(statistics=True, typed=DeclaredFolders.read(sources).roots)
     return profile_shards(sources, request, options, _MIN_BYTES_PER_PROCESS)
 
 
@@ -113,11 +115,12 @@ def _report(total: _Total, against: _Total | None) -> StatsReport:
     if against is not None:
         others = against.fold.features
         known = dict.fromkeys([*total.fold.known(), *against.fold.known()])
+        whole_features = [key for key in known if key.component is None]
         compared = {
             "shards": len(against.paths),
             "records": against.fold.records,
-            "only_here": [str(key) for key in known if key not in others],
-            "only_there": [str(key) for key in known if key not in mine],
+            "only_here": [str(key) for key in whole_features if key not in others],
+            "only_there": [str(key) for key in whole_features if key not in mine],
             "distances": [
                 distance
                 for key in known

@@ -15,9 +15,11 @@ from tfrtool.examples.arrow.arrays import strings_array
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.content import describe_bytes, png_form
-from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_name
+from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name
 from tfrtool.examples.schema_fold import MAX_NAMES
 from tfrtool.examples.tfds_features import LABEL_WORDS
+from tfrtool.features.stored_layout import stored_leaf
+from tfrtool.features.types import Encoding, Kind, Struct, leaves_of
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
 from tfrtool.inspection.rows.batches import Batch, decode_records
 from tfrtool.inspection.stats.distance import jensen_shannon, l_infinity
@@ -35,21 +37,26 @@ _HEADER_BYTES = 1024 * 1024
 COMMONEST = 20
 """Values that are listed with their counts; as many as TFDV lists by default."""
 
+MAX_COMPONENTS = 64
+"""Components of a tensor that have statistics of their own, at most."""
+
 _MEASURED = ("lengths", "steps", "width", "height", "bytes")
 Json = dict[str, Any]
 
 
 class FeatureKey(NamedTuple):
-    """A feature, or one of its types if records disagree on its type."""
+    """A feature, or one of its types if records disagree on its type; or one of its components."""
 
     key: bytes
     is_list: bool
     dtype: DType | None  # None where no kind is set
+    component: int | None = None  # the position of its values in the last dimension of tensors
 
     @property
     def name(self) -> str:
         """Its name as text."""
-        return feature_name(self.key)
+        name = feature_name(self.key)
+        return name if self.component is None else f"{name}[{self.component}]"
 
     @property
     def type_name(self) -> str | None:
@@ -131,6 +138,7 @@ class FeatureFold:
         shown = {name: fold.to_json() for name, fold in self.numbers.items()}
         data: Json = {
             "name": key.name,
+            **({} if key.component is None else {"component": key.component}),
             "dtype": key.type_name,
             "present": self.present,
             "missing": records - self.present,
@@ -169,7 +177,7 @@ class FeatureFold:
         self, other: "FeatureFold", key: FeatureKey, records: tuple[int, int], *, is_class: bool
     ) -> list[Json]:
         """Return the distances to the same feature of other shards, where it may be a class."""
-        numbers = list(_MEASURED)
+        numbers = list(_MEASURED) if key.component is None else []
         values, other_values = self.numbers["values"], other.numbers["values"]
         distances = {
             ("presence", "l_infinity"): l_infinity(
@@ -189,6 +197,8 @@ class FeatureFold:
             )
         else:
             numbers.append("values")
+        if key.component is not None:
+            distances.clear()
         for of in numbers:
             distances[of, "jensen_shannon"] = jensen_shannon(self.numbers[of], other.numbers[of])
         title = {"feature": key.name, "dtype": key.type_name}
@@ -227,6 +237,35 @@ def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:
         yield dtype, count, {**numbers, "lengths": lengths}, lists.flatten()
 
 
+def component_counts(root: Struct) -> dict[bytes, int]:
+    """Return how many components the tensors of each stored feature have in their last dimension.
+
+    Only those that have a fixed number of them, up to `MAX_COMPONENTS`, are included.
+    """
+    found = dict[bytes, int]()
+    for leaf in leaves_of(root):
+        values = leaf.values
+        last = values.shape[-1] if values.shape else None
+        is_stored = values.kind is Kind.NUMBER and values.encoding is Encoding.NONE
+        if is_stored and last is not None and 1 < last <= MAX_COMPONENTS:
+            found[feature_key(stored_leaf(leaf).values.key)] = last
+    return found
+
+
+def component_parts(part: FeaturePart, count: int) -> Iterator[FeaturePart]:
+    """Yield the values of each component of tensors, of records that have only whole ones."""
+    dtype, _, numbers, values = part
+    lengths, array = numbers["lengths"], np.from_dlpack(values)
+    fitting = lengths % count == 0
+    if not fitting.all():
+        array = array[np.repeat(fitting, lengths)]
+    tensors, lengths = array.reshape(-1, count), lengths[fitting] // count
+    if not len(lengths):
+        return
+    for component in range(count):
+        yield dtype, len(lengths), {"lengths": lengths}, tensors[:, component].copy()
+
+
 _HELD_VALUES = 2**23
 """Distinct values that all features together may hold before they become samples, roughly."""
 
@@ -240,8 +279,10 @@ class StatsFold(RecordFold):
         features: what is known of each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, components: Mapping[bytes, int] | None = None) -> None:
+        """Begin; ``components`` has the number of those of features whose values are tensors."""
         super().__init__()
+        self._components = components or {}
         self.records = self.skipped = 0
         self.features: dict[FeatureKey, FeatureFold] = {}
 
@@ -274,12 +315,20 @@ class StatsFold(RecordFold):
     def _add_batch(self, batch: Batch, columns: Columns) -> None:
         self.records += len(batch.records)
         self.sequences |= columns.kind is PayloadKind.SEQUENCE_EXAMPLE
-        room = self._room(len(columns.columns))
+        room = self._room(len(columns.columns) + sum(self._components.values()))
         for column, array in zip(columns.columns, columns.arrays(batch.table), strict=True):
             for part in column_parts(column, array):
-                fold = self._find(FeatureKey(column.key, column.is_list, part[0]))
-                if fold is not None:
-                    fold.add(part, room)
+                key = FeatureKey(column.key, column.is_list, part[0])
+                self._add_part(key, part, room)
+                count = 0 if column.is_list else self._components.get(column.key, 0)
+                if count and part[0] in (DType.INT64, DType.FLOAT32):
+                    for number, component in enumerate(component_parts(part, count)):
+                        self._add_part(key._replace(component=number), component, room)
+
+    def _add_part(self, key: FeatureKey, part: FeaturePart, room: int) -> None:
+        fold = self._find(key)
+        if fold is not None:
+            fold.add(part, room)
 
     def merge(self, other: "StatsFold", index: int) -> None:
         """Add the distributions of the next part; the result depends on the order."""
@@ -308,4 +357,12 @@ class StatsFold(RecordFold):
         """Return the features in order; without a type those that never have one."""
         typed = {key[:2] for key in self.features if key.dtype is not None}
         found = (key for key in self.features if key.dtype is not None or key[:2] not in typed)
-        return sorted(found, key=lambda key: (key.is_list, key.key, str(key.dtype)))
+        return sorted(
+            found,
+            key=lambda key: (
+                key.is_list,
+                key.key,
+                str(key.dtype),
+                -1 if key.component is None else key.component,
+            ),
+        )

@@ -30,7 +30,8 @@ def stats_page(
         for feature in features:
             summary = feature.get(name)
             scalar = name == "lengths" and summary and (summary["min"], summary["max"]) == (1, 1)
-            if summary and summary["count"] and not scalar:
+            of_component = "component" in feature and name != "values"
+            if summary and summary["count"] and not scalar and not of_component:
                 rows.append((*_titles(feature, records), *_numbers(summary)))
         if rows:
             head = (title, "present", "mean", "std", "min", "median", "max", "zeros", "histogram")
@@ -38,7 +39,9 @@ def stats_page(
     if rows := [
         (*_titles(feature, records), *_commonest(feature))
         for feature in features
-        if "images" not in feature and (feature.get("common") or "bytes" in feature)
+        if "images" not in feature
+        and "component" not in feature
+        and (feature.get("common") or "bytes" in feature)
     ]:
         page.append(Table(head=("values", "present", "distinct", "most common"), rows=rows))
     if rows := [(name_text(one["name"]), *_image(one)) for one in features if "images" in one]:
