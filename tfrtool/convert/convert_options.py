@@ -13,7 +13,7 @@ from tfrtool.convert.formats.format_specs import (
     names_of_formats,
     titles_of_formats,
 )
-from tfrtool.declare import Options, option
+from tfrtool.declare import Options, declared, option, option_flag
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
@@ -438,12 +438,11 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
 
     def _check_together(self) -> None:
         """Raise a `UsageError` for two options that exclude each other, whatever the formats."""
-        for name, others in _EXCLUDED.items():
-            for other in others if getattr(self, name) not in (None, False) else ():
-                if getattr(self, other):
-                    flag = "type" if name == "types" else name
-                    names = f"--{flag} and --{other.replace('_', '-')}"
-                    raise UsageError(f"{names} cannot be used together")
+        flags = {one.name: option_flag(one, spec) for one, spec in declared(self)}
+        pairs = [(name, other) for name, others in _EXCLUDED.items() for other in others]
+        for name, other in pairs:
+            if getattr(self, name) not in (None, False) and getattr(self, other):
+                raise UsageError(f"{flags[name]} and {flags[other]} cannot be used together")
         if self.exact and (self.select or self.rename or self.cast):
             raise UsageError(CHANGES_EXACT)
 
