@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import islice
 from operator import mul
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
@@ -24,8 +24,14 @@ from tfrtool.images.decoder import (
 from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by number of channels, of 8 bits each."""
+
+PNG_CHANNELS = (*_MODES,)
+"""Numbers of channels that a PNG can have."""
 
 _SCALABLE = ("L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "F")
 """Modes whose pixels can be averaged as they are."""
@@ -49,8 +55,12 @@ _PIXELATED = 48
 _FEWEST_BITS = 16
 """Bits of a hash that are set, and that are not, at least: a figure on a plain ground has fewer."""
 
-Sides = tuple[int, int]
-"""The height and width that a record says its image has; not to be trusted."""
+Sides = tuple[int, ...]
+"""The height and width that a record says its image has, and perhaps the channels; not to be
+trusted."""
+
+_MOST_CHANNELS = 64
+"""Channels that are drawn beside each other at most."""
 
 
 class Picture(NamedTuple):
@@ -62,11 +72,13 @@ class Picture(NamedTuple):
     guessed: bool = False  # whether the size was guessed from the number of bytes
     problem: str | None = None  # why the value can't be shown
     orientation: int = 1  # by EXIF, if the image is shown as it is stored nevertheless
+    channels: int = 0  # if each is drawn by itself, beside the others
 
     @property
     def size(self) -> str:
         """The size for people: "28 x 28", with a question mark where it was guessed."""
-        return f"{self.width} x {self.height}{'?' * self.guessed}" if self.width else ""
+        sizes = [self.width, self.height, *([self.channels] if self.channels else [])]
+        return f"{' x '.join(map(str, sizes))}{'?' * self.guessed}" if self.width else ""
 
 
 class Look(NamedTuple):
@@ -115,7 +127,8 @@ def decode_picture(
             return Picture(problem="text, not an image")
         if (square := _square(len(data))) is not None:
             return draw_pixels(data, square, box, guessed=True)
-        or_pixels = "" if sides is None else f", or {sides[0]} x {sides[1]} pixels"
+        sizes = " x ".join(map(str, sides or ()))
+        or_pixels = f", or {sizes} pixels" if sizes else ""
         return Picture(problem=f"not an image in a known format{or_pixels}")
 
 
@@ -130,11 +143,12 @@ def decode_numbers(values: Sequence[float], box: int, sides: Sides | None = None
 
 def raw_shape(length: int, sides: Sides | None) -> tuple[int, int, int] | None:
     """Return the height, width and channels that pixels of ``length`` bytes have, if they fit."""
-    height, width = sides or (0, 0)
+    height, width, *known = sides or (0, 0)
     if height < 1 or width < 1 or height * width > MAX_IMAGE_PIXELS:
         return None
     channels, rest = divmod(length, height * width)
-    return (height, width, channels) if not rest and channels in _MODES else None
+    is_known = channels in _MODES or [channels] == known
+    return (height, width, channels) if not rest and is_known else None
 
 
 def _square(length: int) -> tuple[int, int, int] | None:
@@ -160,7 +174,9 @@ def _encoded(
                 # Before EXIF is asked for: that loads a PNG, and hides how it failed.
                 image.load()
             orientation, left = orientation_of(image), 1
-            if as_said and (orientation < SIDEWAYS or width == height or sides != (width, height)):
+            if as_said and (
+                orientation < SIDEWAYS or width == height or (sides or ())[:2] != (width, height)
+            ):
                 orientation, left = 1, orientation
             small = _small(image, box)
             if orientation in UPRIGHTING:
@@ -189,12 +205,56 @@ def draw_pixels(
 ) -> Picture:
     """Draw pixels of a height, width and channels, row by row, at most ``box`` wide and high."""
     height, width, channels = shape
+    if channels not in _MODES:
+        image = _channels_in_grid(data, shape)
+        return Picture(_small(image, box), width, height, guessed, channels=channels)
     image = Image.frombytes(_MODES[channels], (width, height), data)
     return Picture(_small(image, box), width, height, guessed)
 
 
+def _channels_in_grid(data: bytes, shape: tuple[int, int, int]) -> Image.Image:
+    """Return the first channels of an image beside each other, in grey, as a square roughly."""
+    height, width, channels = shape
+    count = min(channels, _MOST_CHANNELS)
+
+    def longer_side(columns: int) -> int:
+        return max(columns * (width + 1), -(-count // columns) * (height + 1))
+
+    columns = min(range(1, count + 1), key=longer_side)
+    rows = -(-count // columns)
+    grid = Image.new("L", (columns * (width + 1) - 1, rows * (height + 1) - 1), 255)
+    for channel in range(count):
+        row, column = divmod(channel, columns)
+        plane = Image.frombytes("L", (width, height), data[channel::channels])
+        grid.paste(plane, (column * (width + 1), row * (height + 1)))
+    return grid
+
+
+def draw_array(numbers: "NDArray[Any]", box: int) -> Picture:
+    """Draw an array of two sizes, or three of which the smaller one of the outer is the channels.
+
+    Numbers of 8 bits are pixels; others are scaled as by `decode_numbers`.
+    """
+    sizes = numbers.shape
+    while len(numbers.shape) > 3 and numbers.shape[0] == 1:
+        numbers = numbers[0]
+    if numbers.ndim == 2:
+        numbers = numbers[:, :, None]
+    if numbers.ndim != 3 or not numbers.size:
+        shape = " x ".join(map(str, sizes))
+        return Picture(problem=f"an array of {shape or 'one number'} is not an image")
+    if numbers.shape[2] not in _MODES and numbers.shape[0] < numbers.shape[2]:
+        numbers = numbers.transpose(1, 2, 0)
+    height, width, channels = numbers.shape
+    if height * width > MAX_IMAGE_PIXELS:
+        return Picture(None, width, height, problem=f"more than {MAX_IMAGE_PIXELS:,} pixels")
+    is_pixels = numbers.dtype == "uint8"
+    data = numbers.tobytes() if is_pixels else _as_bytes(numbers.reshape(-1).tolist())
+    return draw_pixels(data, (height, width, channels), box)
+
+
 def png_of(pixels: bytes, width: int, height: int, channels: int) -> bytes:
-    """Return a PNG of pixels, row by row, of one or three channels."""
+    """Return a PNG of pixels, row by row, with one of `PNG_CHANNELS`."""
     output = io.BytesIO()
     image = Image.frombytes(_MODES[channels], (width, height), pixels)
     image.save(output, "PNG", compress_level=1)  # that of its record is made by itself

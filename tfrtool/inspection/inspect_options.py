@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsStoredOption(Options):
-    """What columns records have."""
+class TypesOption(Options):
+    """What features mean."""
 
-    as_stored: bool = option(
-        False,
-        "Take features as the records store them, whatever features.json says.",
-        group="Labels and features",
-    )
     types: Mapping[str, str] | None = option(
         None,
         "Read a feature as this type, such as image:raw:uint8[@height,@width,3], x:tensor:float32 "
@@ -42,8 +37,22 @@ class AsStoredOption(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.types:
-            check_types(self.types, as_stored=self.as_stored)
+        check_types(self.types)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsStoredOption(TypesOption):
+    """What columns records have."""
+
+    as_stored: bool = option(
+        False,
+        "Take features as the records store them, whatever features.json says.",
+        group="Labels and features",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_types(self.types, as_stored=self.as_stored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +189,7 @@ class VerifyOptions(ScanOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SheetOptions(Options):
+class SheetOptions(TypesOption):
     """What is on a contact sheet."""
 
     overwrite: bool = option(False, "Replace an existing sheet.", group="Output")
@@ -229,7 +238,7 @@ class SheetOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractOptions(Options):
+class ExtractOptions(TypesOption):
     """What to extract, and under which names."""
 
     feature: str | None = option(

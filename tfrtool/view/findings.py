@@ -13,6 +13,7 @@ from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import DeclaredFeatures, declared_features
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary
 from tfrtool.inspection.inspect_options import VerifyOptions
+from tfrtool.inspection.pictures.array_images import declared_root
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
 from tfrtool.inspection.profile_dataset import profile_dataset
 from tfrtool.inspection.rows.batches import all_features
@@ -72,6 +73,7 @@ class Findings:
             types: types of features by name, which come before those of files. The errors are those
                 of `declared_features`.
         """
+        self._as_stored, self._types = as_stored, types
         found = find_files(shards)
         split_of = {path: name for name, one in found.splits.items() for path in one.shards}
         if not split_of:
@@ -90,6 +92,8 @@ class Findings:
         if len(set(names)) < len(names):
             names = [f"{number}: {path.name[:100]}" for number, path in enumerate(self.paths)]
         self.names = tuple(map(printable, names))
+        if types:
+            declared_features(self.paths, types)
         self._scratch = ScratchFolder()
         places = zip(self.paths, self.splits, strict=True)
         self.table = replace(
@@ -97,9 +101,7 @@ class Findings:
             class_names=self.roles(0).label_names.names,
             has_images=self.has_images,
         )
-        self.table_done, self._as_stored, self._types = False, as_stored, types
-        if types:
-            declared_features(self.paths, types)
+        self.table_done = False
         self.declared: FeatureColumns | None = None
         self.gallery: Gallery | None = None
         self.summary: DatasetSummary | None = None
@@ -179,7 +181,9 @@ class Findings:
     def roles(self, shard: int) -> ImageRoles:
         """Return which features of a shard are its image and its label."""
         if shard not in self._roles:
-            self._roles[shard] = image_roles(self.paths[shard])
+            path = self.paths[shard]
+            root = None if self._as_stored else declared_root(path, self._types)
+            self._roles[shard] = image_roles(path, root=root)
         return self._roles[shard]
 
     @cached_property

@@ -101,10 +101,10 @@ class ConvertPlan:
             "lists": options.lists,
             "flatten": options.flatten,
             "as_stored": options.as_stored,
-            "types": dict(options.types or {}),
             "explode": options.explode and [*options.explode],
             "schema": None if schema is None else schema_types(schema),
             "label_feature": options.label_feature,
+            **({"types": dict(options.types)} if options.types else {}),
         }
 
     def job_plan(self) -> JobPlan:

@@ -8,13 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.declare import takes
 from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import SAMPLE, LabelNames, info_beside
+from tfrtool.examples.sound import is_sound_name, rate_feature
+from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.features.metadata_types import has_metadata_types
 from tfrtool.inspection.extract.annotations import AnnotatedImages, ExtractedObjects
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files
 from tfrtool.inspection.extract.safe_names import (
@@ -38,6 +41,9 @@ from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import AnyPath
+
+if TYPE_CHECKING:
+    from tfrtool.inspection.extract.array_files import ArrayFiles
 
 # How many faults, records and names a report lists; the metadata has a line about each record.
 _LISTED = 1000
@@ -184,6 +190,7 @@ class ExtractPlan:
     feature: str
     by: str | None
     name: str | None
+    arrays: "ArrayFiles | None" = None  # if the feature is numbers
     guess: str | None = None  # of the class folders, where no label is known
 
 
@@ -209,6 +216,10 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     for missing in sorted(map(str, wanted - types.keys())):
         raise UsageError(f"no feature {missing!r}", path=path, found=listed)
     feature = feature or find_encoded(first.features, info_beside(path.parent))
+    if options.feature is None and options.types and len(options.types) == 1:
+        (feature,) = options.types
+    feature = feature or (None if first.images else _find_sound(first.features))
+    arrays = None if feature is None else _array_files(feature, path, first.features, options.types)
     if feature is None:
         if first.images:
             what, images = "several features hold images", map(repr, sorted(first.images))
@@ -216,13 +227,16 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
             raise UsageError(what, path=path, found=", ".join(images), hint=hint)
         strings = DType.STRING in types.values()
         another = "use --feature to extract another string feature" if strings else None
-        raise ShardError("no feature holds an image", path=path, found=listed, hint=another)
+        raise ShardError(
+            "no feature holds an image or sound", path=path, found=listed, hint=another
+        )
     other = "a string feature other than the extracted one"
     for asked, part, expected in (
         (name, "name the files", other),
-        (feature, "become files", "string"),
+        (feature, "become files", "string, or numbers with a sample rate"),
     ):
-        dtype = DType.STRING if asked is None else types[asked]
+        is_known = asked is None or (asked == feature and arrays is not None)
+        dtype = DType.STRING if is_known else types[str(asked)]
         if dtype not in (DType.STRING, None) or asked == feature == name:
             what = f"feature {asked!r} can't {part}"
             raise UsageError(what, path=path, expected=expected, found=_dtype(dtype))
@@ -230,10 +244,52 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
     by, name = by or first.roles.label, name or first.roles.name
     return ExtractPlan(
         feature=feature,
+        arrays=arrays,
         by=by if by != feature else None,
         name=name if name != feature else None,
         guess=guess if guess != feature else None,
     )
+
+
+def _array_files(
+    name: str,
+    path: AnyPath,
+    features: Mapping[str, Feature],
+    types: Mapping[str, str] | None,
+) -> "ArrayFiles | None":
+    """Return what makes files of a feature that is numbers; None if it is something else.
+
+    NumPy isn't imported for strings without types or metadata.
+    """
+    stored = features.get(name)
+    is_string = stored is None or stored.dtype in (DType.STRING, None)
+    has_types = bool(types) or (path.parent / FEATURES).exists() or has_metadata_types(path)
+    if is_string and not has_types:
+        return None
+    from tfrtool.inspection.extract.array_files import array_files
+    from tfrtool.inspection.pictures.array_images import declared_root
+
+    return array_files(name, declared_root(path, types), features)
+
+
+def _find_sound(features: Mapping[str, Feature]) -> str | None:
+    """Return the feature that is sound, encoded or as samples; None without exactly one."""
+    found = [
+        name
+        for name, feature in features.items()
+        if _is_encoded_sound(feature)
+        or (is_sound_name(name) and _is_samples(feature) and rate_feature(features, name))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_encoded_sound(feature: Feature) -> bool:
+    value = feature.values[0] if len(feature.values) else None
+    return isinstance(value, bytes) and describe_bytes(value).startswith("audio/")
+
+
+def _is_samples(feature: Feature) -> bool:
+    return feature.dtype in (DType.INT64, DType.FLOAT32) and len(feature.values) > 1
 
 
 def _dtype(dtype: DType | None) -> str:
@@ -296,9 +352,15 @@ class _Extraction:
             return
         feature, name = find_feature(example, self._plan.feature), printable(self._plan.feature)
         line: dict[str, Any] = {"file": None, "shard": printable(str(shard)), "record": item.index}
-        taken_out, reason = None, None
+        taken_out, reason, values = None, None, list[bytes]()
         if feature is None:
             reason = f"no feature {name!r}"
+        elif self._plan.arrays is not None:
+            try:
+                values = self._plan.arrays.files(item.payload, example)
+                taken_out = self._plan.feature
+            except ValueError as error:
+                reason = printable(str(error))
         elif feature.dtype not in (DType.STRING, None):
             reason = f"feature {name!r} is {feature.dtype.value}, not string"
         elif not feature.values:
@@ -308,6 +370,7 @@ class _Extraction:
         else:
             taken_out = self._plan.feature
             values = [value for value in feature.values if isinstance(value, bytes)]
+        if taken_out is not None:
             files = self._take_out(item.index, example, values)
             line["file"] = files[0] if len(files) == 1 else files
         if reason is not None:

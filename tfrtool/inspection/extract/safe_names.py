@@ -35,7 +35,7 @@ _RESERVED = re.compile(
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}")
-_SHARD_SUFFIX = re.compile(r"(\.(gz|gzip|zlib|tfrecords?))+\Z", re.IGNORECASE)
+_SHARD_SUFFIX = re.compile(r"(\.(gz|gzip|zlib|tfrec|tfrecords?))+\Z", re.IGNORECASE)
 _SUFFIXES = {
     "image/jpeg": ".jpg",
     "image/tiff": ".tif",

@@ -20,6 +20,7 @@ from tfrtool.images.letters import undrawn
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SUFFIXES, SheetLayout, Tile, draw_sheet, save_sheet
 from tfrtool.inspection.inspect_options import SheetOptions
+from tfrtool.inspection.pictures.array_images import declared_root, is_array_image
 from tfrtool.inspection.pictures.objects import marks_of
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Fault, LocatedFault
@@ -117,7 +118,7 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
         share = (number + 1) * options.limit // len(paths) - before
         roles = ImageRoles()
         if share:
-            roles = roles_of[path] = image_roles(path, options.feature, options.label)
+            roles = roles_of[path] = _roles_of(path, options)
             mark = f"{number}:" if len(paths) > 1 else "#"
             drawn = _tiles(path, roles, options.thumb, mark, faults, options.boxes)
             for tile, why in islice(drawn, share):
@@ -175,6 +176,15 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
         has_boxes=any(roles.has_boxes for roles in roles_of.values()),
         undrawn=undrawn([title, *texts]),
     )
+
+
+def _roles_of(path: AnyPath, options: SheetOptions) -> ImageRoles:
+    """Return the features of a shard; a single one with a type is the image."""
+    root, image = declared_root(path, options.types), options.feature
+    if image is None and options.types:
+        typed = [name for name in options.types if is_array_image(root, name)]
+        image = typed[0] if len(typed) == 1 else None
+    return image_roles(path, image, options.label, root)
 
 
 def _tiles(

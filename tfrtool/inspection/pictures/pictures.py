@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, decode_example
@@ -29,6 +29,10 @@ from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
 from tfrtool.storage.remote_path import AnyPath
 
+if TYPE_CHECKING:
+    from tfrtool.features.types import Struct
+    from tfrtool.inspection.pictures.array_images import ArrayImages
+
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")
 _NUMBERS = (DType.INT64, DType.FLOAT32)
 _FEWEST_NUMBERS = 64
@@ -40,6 +44,7 @@ class ImageRoles:
     """Which features of a shard play which part, by its first records."""
 
     image: str | None = None  # the feature that holds an image
+    array: "ArrayImages | None" = None  # draws that feature, if it is an array of numbers
     label: str | None = None
     name: str | None = None  # the feature that says which file it came from
     others: tuple[str, ...] = ()  # further features that hold encoded images
@@ -51,17 +56,33 @@ class ImageRoles:
     faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
 
-def image_roles(path: AnyPath, image: str | None = None, label: str | None = None) -> ImageRoles:
-    """Find the features that are the image, the label and the name in a shard, if not named."""
+def image_roles(
+    path: AnyPath,
+    image: str | None = None,
+    label: str | None = None,
+    root: "Struct | None" = None,
+) -> ImageRoles:
+    """Find the features that are the image, the label and the name in a shard, if not named.
+
+    ``root`` has the types of the features; those that are arrays of numbers can be images.
+    """
     first = FirstRecords(_image)
     for features in first.read([path]):
         if (image or first.roles.image) in features:
             break
     image = image if image in first.features else None if image else first.roles.image
+    array = None
+    if root is not None:
+        from tfrtool.inspection.pictures import array_images
+
+        image = image or array_images.find_array_image(root)
+        if image is not None and array_images.is_array_image(root, image):
+            array = array_images.ArrayImages(root, image)
     label = label or first.roles.label
     label = None if label == image else label
     return ImageRoles(
         image=image,
+        array=array,
         label=label,
         name=first.roles.name,
         others=tuple(name for name in first.images if name != image),
@@ -84,15 +105,22 @@ def pictures_of(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[s
     except ValueError:
         yield "", "", Picture(problem="not a tf.train.Example")
     else:
-        yield from pictures_in(example, roles, box)
+        yield from pictures_in(example, payload, roles, box)
 
 
 def pictures_in(
-    example: Example, roles: ImageRoles, box: int
+    example: Example, payload: bytes, roles: ImageRoles, box: int
 ) -> Iterator[tuple[str, str, Picture]]:
     """Do what `pictures_of` does for a parsed record."""
     features, name, found = with_first_steps(example), roles.image or "", False
     label, sides = _label(features, roles), _sides(features, name)
+    if roles.array is not None:
+        yield from ((label, *drawn) for drawn in roles.array.pictures(payload, box))
+        return
+    joined = _joined(example.features.get(name))
+    if joined is not None:
+        yield label, "", decode_picture(joined, box, sides)
+        return
     for feature, list_index, value in string_values(example):
         if feature == name:
             found = True
@@ -121,6 +149,8 @@ def _image(features: Mapping[str, Feature], _: DatasetInfo | None) -> str | None
     for name in _NUMBER_IMAGES:
         item = features.get(name, Feature(dtype=None, values=()))
         length = len(item.values)
+        if _joined(item) is not None:
+            return name
         if item.dtype in _NUMBERS and (length >= _FEWEST_NUMBERS or has_shape(name, length)):
             return name
     pixels = [
@@ -143,7 +173,16 @@ def _sides(features: Mapping[str, Feature], image: str) -> Sides | None:
     _, sides = said_size(features, image, ("shape",), (2, 3))
     if not sides:
         sides = said_size(features, image, HEIGHTS)[1] + said_size(features, image, WIDTHS)[1]
-    return (sides[0], sides[1]) if len(sides) > 1 else None
+    return sides if len(sides) > 1 else None
+
+
+def _joined(feature: Feature | None) -> bytes | None:
+    """Return the bytes of a feature with a string for each; None if it is something else."""
+    values = () if feature is None else feature.values
+    if len(values) < _FEWEST_NUMBERS or feature is None or feature.dtype is not DType.STRING:
+        return None
+    strings = [value for value in values if isinstance(value, bytes)]
+    return b"".join(strings) if {*map(len, strings)} == {1} else None
 
 
 def _label(features: Mapping[str, Feature], roles: ImageRoles) -> str:

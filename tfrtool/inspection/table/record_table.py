@@ -207,7 +207,8 @@ class RowFold(RecordFold):
                 self._write(rows[start:end])
 
     def _write(self, records: list[Record]) -> None:
-        self._roles = self._roles or image_roles(self._path)
+        root = None if self._declared is None else self._declared.root
+        self._roles = self._roles or image_roles(self._path, root=root)
         values = _values(self._path, records, self._roles, self._declared)
         columns = _record_columns(self._shard, records, self._roles, values)
         features = list[TableFeature]()
@@ -379,7 +380,7 @@ def _image_row(payload: bytes, roles: ImageRoles) -> dict[str, Any]:
         example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
     except ValueError:
         return {}
-    _, _, picture = next(pictures_in(example, roles, LOOK_BOX))
+    _, _, picture = next(pictures_in(example, payload, roles, LOOK_BOX))
     look = look_at(picture)
     row: dict[str, Any] = {} if look is None else look._asdict()
     row |= {"width": picture.width or None, "height": picture.height or None}
