@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tfrtool
 from tests.conftest import MakeShard
+from tests.features.robot import write_robot
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -109,3 +112,46 @@ def test_empty_part_below_folders(make_shard: MakeShard, tmp_path: Path, run: Ru
     code, out, err = run("cat", empty)
     assert (code, out, "1 shard without records" in err) == (0, "", True)
     assert tfrtool.read_table(tmp_path).to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "columns"),
+    [
+        ([], ["uid", "dt"]),
+        (["--select", "dt"], ["dt"]),
+        (["--rename", "dt=day"], ["uid", "day"]),
+        (["--exact"], ["uid", "_payload"]),
+    ],
+)
+def test_tables_have_the_columns(
+    words: list[str], columns: list[str], make_shard: MakeShard, tmp_path: Path, run: Run
+) -> None:
+    """Each row has the value of its folder; back in records, it is a feature."""
+    write_folders(make_shard, *(f"in/dt=2024-01-0{n}" for n in (1, 2, 3)))
+    assert run("convert", tmp_path / "in", tmp_path / "out.parquet", *words)[0] == 0
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.schema.names == columns
+    if columns[-1] in ("dt", "day"):
+        assert table[columns[-1]].to_pylist() == [dt.date(2024, 1, n) for n in (1, 1, 2, 2, 3, 3)]
+    if not words:
+        target = tmp_path / "back.tfrecord"
+        assert run("convert", tmp_path / "out.parquet", target)[0] == 0
+        assert tfrtool.read_table(target).schema.field("dt").type == pa.date32()
+
+
+def test_tables_of_typed_features(tmp_path: Path, run: Run) -> None:
+    """So do rows of features that features.json describes, and of their items."""
+    for kind in ("a", "__HIVE_DEFAULT_PARTITION__"):
+        write_robot(tmp_path / "in" / f"kind={kind}")
+    assert run("convert", tmp_path / "in", tmp_path / "a", "--to", "arrow")[0] == 0
+    (path,) = (tmp_path / "a").glob("*.arrow")
+    table = pa.ipc.open_file(path).read_all()
+    assert table["kind"].to_pylist() == [None] * 3 + ["a"] * 3
+    assert table.schema.field("steps").type.value_type.field("action").type == pa.list_(
+        pa.float32(), 2
+    )
+    words = ["--explode", "steps", "--select", "kind,steps/reward"]
+    assert run("convert", tmp_path / "in", tmp_path / "b.jsonl", *words)[0] == 0
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [row.get("kind") for row in rows] == [None] * 5 + ["a"] * 5
+    assert [row["reward"] for row in rows] == [0.0, 1.0, 0.0, 1.0, 2.0] * 2

@@ -40,12 +40,22 @@ class ExplodedColumns(FeatureColumns):
 
     @classmethod
     def of_table(
-        cls, columns: Columns, table: ExplodedTable, images: Collection[str]
+        cls,
+        columns: Columns,
+        table: ExplodedTable,
+        images: Collection[str],
+        extra: Mapping[str, Field],
     ) -> "ExplodedColumns":
         """Return the columns of rows that are made of records with these columns.
 
-        ``images`` are those that have images. `SchemaError` if records have several types of one
-        feature.
+        Args:
+            columns: those of the records.
+            table: how records become rows.
+            images: the columns that have images.
+            extra: the columns that no record stores, by name.
+
+        Raises:
+            SchemaError: records have several types of one feature.
         """
         root, fields = _tree_of(columns), dict[str, Field]()
         for column in table.columns:
@@ -55,7 +65,7 @@ class ExplodedColumns(FeatureColumns):
             else:
                 (name,) = column.path
                 below = [path[1:] for path in table.lists if path[0] == name]
-                found = _without(root.fields.get(name, _INTEGER), below)
+                found = _without(root.fields.get(name, extra.get(name, _INTEGER)), below)
                 if name in images and isinstance(found, Values):
                     found = replace(found, kind=Kind.IMAGE)
             if found is not None:

@@ -1,7 +1,7 @@
 """The plan of a conversion: what is read, written and lost, known before anything is written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,12 @@ from tfrtool.convert.formats.convert_notes import (
 )
 from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.convert_task import ConvertTask
+from tfrtool.convert.formats.folder_columns import (
+    folder_columns,
+    folder_fields,
+    with_folders,
+    without_folders,
+)
 from tfrtool.convert.formats.merged_content import merge_contents
 from tfrtool.convert.formats.record_format import Content, Piece, Scan
 from tfrtool.convert.formats.schema_types import schema_types
@@ -30,6 +36,7 @@ from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.exploded_rows import RECORD, explode_columns
+from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.records.framing import LocatedFault
 from tfrtool.writing.job import JobPlan
 from tfrtool.writing.job_report import Faults
@@ -44,12 +51,14 @@ class RowPlan:
         before: the columns as they are read.
         after: the same columns as they are written, perhaps under other names.
         exploded: how records become rows for the items of their lists, if they do.
+        extra: columns that are written, and no record stores.
         notes: decisions about columns, one clause each.
     """
 
     before: Content
     after: Content
     exploded: ExplodedTable | None = None
+    extra: ExtraColumns = field(default_factory=ExtraColumns)
     notes: Sequence[str] = ()
 
 
@@ -170,13 +179,15 @@ def _plan_rows(request: ConvertRequest, scanned: ScannedFiles) -> RowPlan:
     options, target = request.options, request.target_format
     before, notes = merge_contents(request, scanned)
     before.columns.select([options.label_feature] if options.label_feature else [])
-    after = _written_content(before, request)
+    extra = folder_columns(request, before)
+    after = _written_content(with_folders(before, extra), request)
     select, exploded = options.select or (), None
     if options.explode is not None:
+        stored = without_folders(select, before.columns, request.files.paths)
         columns, exploded = explode_columns(
-            before.columns, options.explode, select or None, [RECORD]
+            before.columns, options.explode, stored or None, [*extra.fields, RECORD]
         )
-        items = ExplodedColumns.of_table(columns, exploded, before.images)
+        items = ExplodedColumns.of_table(columns, exploded, before.images, folder_fields(extra))
         after = Content(columns=items, images=items.images, class_names=before.class_names)
         before = replace(before, columns=columns)
         notes += exploded.notes
@@ -185,7 +196,7 @@ def _plan_rows(request: ConvertRequest, scanned: ScannedFiles) -> RowPlan:
         notes += blank_notes(scanned.scans, select, retained)
         notes += stored_notes(after.columns) if target.payloads else []
     notes += [] if target.payloads else renamed_notes(after.columns)
-    return RowPlan(before=before, after=after, exploded=exploded, notes=notes)
+    return RowPlan(before=before, after=after, exploded=exploded, extra=extra, notes=notes)
 
 
 def _written_content(content: Content, request: ConvertRequest) -> Content:
@@ -261,6 +272,7 @@ def _cut_tasks(request: ConvertRequest, scanned: ScannedFiles, rows: RowPlan) ->
                 before=rows.before,
                 after=rows.after,
                 exploded=rows.exploded,
+                extra=rows.extra.of_shards({piece.path for piece in pieces}),
                 first=first,
                 verify=request.options.verify,
                 stop=settings.stop,

@@ -2,7 +2,8 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, decode_records, reporting
 from tfrtool.inspection.rows.exploded_rows import Exploder, with_numbers
+from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import RECORDS, count_work
@@ -34,6 +36,7 @@ class ConvertTask(FileTask):
     before: Content  # of the rows as they are read
     after: Content  # and as they are written: the same columns, perhaps under other names
     exploded: ExplodedTable | None = None  # how records become rows for the items of their lists
+    extra: ExtraColumns = field(default_factory=ExtraColumns)  # that no record stores
     first: int = 0  # the number of the first record in its split
     verify: str  # none, values or bytes
     stop: bool  # whether a record that the columns can't hold ends the work, or is left out
@@ -81,7 +84,7 @@ class ConvertTask(FileTask):
         if self.exploded is not None:
             yield from self._items(self.exploded, read, faults, on_note)
             return
-        for batch in read_rows(self.source, self.pieces, self.before, read, faults):
+        for batch in self._rows(read, faults):
             if batch.num_columns:  # names in structs are the type's
                 fields = zip(batch.columns, self.after.schema, strict=True)
                 arrays = [array.view(field.type) for array, field in fields]
@@ -90,6 +93,16 @@ class ConvertTask(FileTask):
             # Verifying reads them again: each pass counts as a part of the work.
             count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
             rows += batch.num_rows
+
+    def _rows(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as they are read, with the columns that no record stores."""
+        if not self.extra.columns:
+            yield from read_rows(self.source, self.pieces, self.before, read, faults)
+            return
+        for _, group in groupby(self.pieces, lambda piece: self.extra.same_values(piece.path)):
+            pieces = [*group]
+            for batch in read_rows(self.source, pieces, self.before, read, faults):
+                yield self.extra.add_to(batch, pieces[0].path, range(batch.num_rows))
 
     def _items(
         self,
@@ -110,6 +123,9 @@ class ConvertTask(FileTask):
                 for start in range(0, len(part.rows), step):
                     records = part.rows[start : start + step]
                     for batch in decode_records(piece.path, records, columns, report):
+                        indexes = [one.index for one in batch.records]
+                        table = self.extra.add_to(batch.table, piece.path, indexes)
+                        batch = batch._replace(table=table)
                         yield from exploder.rows(batch, with_numbers(batch, numbers))
                 for one in found:
                     faults.add(replace(one, fault=_in_file(one.fault, piece)))

@@ -9,6 +9,7 @@ from tfrtool.convert.formats.column_merge import merge_columns
 from tfrtool.convert.formats.convert_notes import undeclared_notes
 from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.convert_task import read_rows
+from tfrtool.convert.formats.folder_columns import without_folders
 from tfrtool.convert.formats.record_format import Content, Scan
 from tfrtool.convert.formats.schema_types import ChosenTypes, apply_schema
 from tfrtool.convert.formats.source_scan import ScannedFiles
@@ -49,21 +50,22 @@ def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Cont
         _check_text_casts(cast_columns, types.casts)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
+    is_selected, select = bool(select), without_folders(select, columns, request.files.paths)
     if types.schema is not None:
         columns = apply_schema(columns.select(select), types.schema, types.casts)
     content = Content(
-        columns=columns.select(select) if select else columns,
-        exact=is_exact and not (select or types.casts),
+        columns=columns.select(select) if is_selected else columns,
+        exact=is_exact and not (is_selected or types.casts),
         class_names=_class_names(scans),
         class_files=first.class_files,
-        tfds=None if select else first.tfds,
+        tfds=None if is_selected else first.tfds,
         declared=first.declared,
         native=None if uncast is None else _native(columns, uncast),
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
     if scanned.format.payloads:
-        content = _with_metadata(content, request.files.folders, tfds=not select)
+        content = _with_metadata(content, request.files.folders, tfds=not is_selected)
     return replace(content, images=_images(scanned, content)), notes
 
 

@@ -1,7 +1,7 @@
 """Columns of tables of records that no record stores: of folders, runs, and of all numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,20 @@ class ExtraColumns:
             taken.add(name.casefold())
             columns.append(ExtraColumn(name, _TYPES[one.kind], one.values))
         return cls(tuple(columns))
+
+    def of_shards(self, shards: Collection[AnyPath]) -> "ExtraColumns":
+        """Return the same with the values of only these shards."""
+        return replace(
+            self,
+            columns=tuple(
+                replace(one, values={path: one.values[path] for path in shards})
+                for one in self.columns
+            ),
+        )
+
+    def same_values(self, shard: AnyPath) -> tuple[Any, ...]:
+        """Return the values of a shard's records, if they are not counted."""
+        return tuple(one.values[shard] for one in self.columns)
 
     @property
     def fields(self) -> list[pa.Field]:
