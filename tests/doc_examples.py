@@ -34,7 +34,7 @@ _PROVIDED = re.compile(
 )
 """Commands that set a machine up, which the tests' machine is already."""
 
-_OPTIONAL = {"torch", "grain", "jax"}
+_OPTIONAL = {"torch", "grain", "jax", "lerobot"}
 """Packages that pages import and only `make test-frameworks` installs."""
 
 
