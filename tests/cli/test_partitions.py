@@ -15,6 +15,8 @@ import pytest
 import tfrtool
 from tests.conftest import MakeShard
 from tests.features.robot import write_robot
+from tfrtool.inspection.table.record_query import Question, answer, query_of
+from tfrtool.view.findings import Findings
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -155,3 +157,14 @@ def test_tables_of_typed_features(tmp_path: Path, run: Run) -> None:
     rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     assert [row.get("kind") for row in rows] == [None] * 5 + ["a"] * 5
     assert [row["reward"] for row in rows] == [0.0, 1.0, 0.0, 1.0, 2.0] * 2
+
+
+def test_the_viewer_has_the_columns(make_shard: MakeShard, tmp_path: Path) -> None:
+    """Conditions of the viewer and the report use the values of folders."""
+    write_folders(make_shard, "dt=2024-01-01", "dt=2024-01-02")
+    with Findings(tmp_path) as found:
+        found.fill(workers=1)
+        rows = answer(found.table, Question(where="dt > '2024-01-01'"), 0, 10).rows
+        query_of.cache_clear()
+    assert [(row.shard, row.record) for row in rows] == [(1, 0), (1, 1)]
+    assert found.splits == (None, None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from tfrtool.features.types import Struct, only_fields
 from tfrtool.inspection.pictures.cameras import StepCameras
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.database import connect, literal, quoted, unique_names
+from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.rows.sql_errors import as_sql_error
 from tfrtool.inspection.rows.statement import check_condition
@@ -155,14 +157,15 @@ class RecordQuery:
             for path, value, inner in _in_structs(name, values[name], kind):
                 if len(values) < MAX_COLUMNS and path not in values:
                     values[path], self.types[path] = value, inner
+        rows, folders = self._rows(table, kinds), self._add_folders()
         extra = [LABEL_NAME] * bool(table.class_names) + [*IMAGE_COLUMNS] * self.has_images
-        extra = [*PLACES, *(name for name in extra if name not in self.types)]
+        extra = [*PLACES, *folders, *(name for name in extra if name not in self.types)]
         shown = unique_names([*(f"#{name}" for name in _HIDDEN), *extra, *self.types])
         shown = [quoted(name) for name in shown[len(_HIDDEN) :]]
         names = dict(zip([*extra, *self.types], shown, strict=True))
         self.quoted = {name: names[name] for name in [*self.types, *extra]}
         # Features may have any name, such as path: here they are v0, v1 ...
-        sources = {"_shard": "s.path", "_split": "s.split"}
+        sources = {"_shard": "s.path", "_split": "s.split", **folders}
         parts = [f"{sources.get(name, _row_column(name))} AS {names[name]}" for name in extra]
         hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard")
         parts += [f'{_row_column(name)} AS "#{name}"' for name in hidden]
@@ -174,7 +177,7 @@ class RecordQuery:
         ]
         self._connection.execute(
             f"CREATE VIEW records AS SELECT {', '.join(parts)} "
-            f"FROM ({self._rows(table, kinds)}) p JOIN shards s USING (shard) "
+            f"FROM ({rows}) p JOIN shards s USING (shard) JOIN folders d USING (shard) "
             "LEFT JOIN faults f USING (shard, record) LEFT JOIN marks m USING (shard, record)"
         )
 
@@ -195,6 +198,20 @@ class RecordQuery:
             for (features, start), files in groups.items()
         ]
         return " UNION ALL ".join(selects)
+
+    def _add_folders(self) -> dict[str, str]:
+        """Create a table with the values of folders; return its columns in SQL by their names."""
+        shards = self._connection.execute("SELECT shard, path FROM shards ORDER BY shard")
+        numbers, texts = zip(*shards.fetchall(), strict=True)
+        paths = [*map(Path, texts)]
+        found = ExtraColumns.of(paths, [*self.types, LABEL_NAME, *IMAGE_COLUMNS]).columns
+        values = {
+            f"f{number}": pa.array([one.values[path] for path in paths], one.kind)
+            for number, one in enumerate(found)
+        }
+        table = pa.table({"shard": pa.array(numbers, pa.int32()), **values})
+        self._connection.from_arrow(table).create("folders")
+        return {one.name: f"d.f{number}" for number, one in enumerate(found)}
 
     def _sql_types(self) -> dict[pa.DataType, str]:
         """Return the types of features in SQL, without those that a cast can't name.
