@@ -401,6 +401,7 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 ELSEWHERE = {
     "use another --type, or --as-stored": "tests/features/test_typed_features.py uses others",
     "name the feature that has them": "tests/features/test_typed_features.py names some",
+    "use --as-stored to write samples as numbers": "tests/features/test_typed_pictures.py does",
     "name one of its fields, such as": "tests/features/test_typed_features.py names one",
     "use --as-stored to show features as": "tests/features/test_logical_tables.py does",
     "use --as-stored when you make the table": "tests/features/test_logical_tables.py makes one",

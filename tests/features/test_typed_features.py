@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tfrtool
@@ -274,6 +275,16 @@ def test_converted_arrays_become_the_same_features_again(
     code, _, error = run("convert", images, tmp_path / "c", "--to", "tfrecord", *words)
     assert code == 2
     assert "--type applies to records that become a table" in error
+
+
+def test_images_stay_images_with_types(tmp_path: Path, run: Run) -> None:
+    """Encoded images are images for datasets, also if another feature has a type."""
+    png = b"\x89PNG\r\n\x1a\n" + b"0" * 30
+    shard = write(tmp_path / "a.tfrecord", [{"image": png, "x": b"\1\0"}, {"x": b"\1\0"}])
+    assert run("convert", shard, tmp_path / "a.parquet", "--type", "x:raw:int16")[0] == 0
+    schema = pq.read_schema(tmp_path / "a.parquet")
+    features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+    assert features == {"image": {"_type": "Image"}, "x": {"dtype": "int16", "_type": "Value"}}
 
 
 META = {"features": {"velocity": {"shape": [2, -1, 3], "dtype": "float32", "type": "dynamic"}}}

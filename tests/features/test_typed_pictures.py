@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -25,6 +28,20 @@ def write(path: Path, *records: dict[str, Any]) -> Path:
     """Write a shard of records."""
     path.write_bytes(shard_of([tfrtool.encode_example(record) for record in records]))
     return path
+
+
+def encoded_wav() -> bytes:
+    """Return a WAV file."""
+    output = io.BytesIO()
+    with wave.open(output, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(b"\1\2" * 50)
+    return output.getvalue()
+
+
+WAV = encoded_wav()
 
 
 def tiles(sheet: Path) -> Image.Image:
@@ -151,15 +168,9 @@ def test_samples_become_wav_files(
 
 def test_encoded_sound_is_extracted_as_it_is(tmp_path: Path) -> None:
     """WAV bytes become a file with that suffix, without naming the feature."""
-    output = io.BytesIO()
-    with wave.open(output, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(8000)
-        file.writeframes(b"\1\2" * 50)
-    shard = write(tmp_path / "a.tfrecord", {"wav": output.getvalue(), "text": "hello"})
+    shard = write(tmp_path / "a.tfrecord", {"wav": WAV, "text": "hello"})
     assert tfrtool.extract(shard, tmp_path / "out").feature == "wav"
-    assert (tmp_path / "out" / "a-000000.wav").read_bytes() == output.getvalue()
+    assert (tmp_path / "out" / "a-000000.wav").read_bytes() == WAV
 
 
 def test_samples_without_a_rate_are_refused(tmp_path: Path, run: Run) -> None:
@@ -171,3 +182,45 @@ def test_samples_without_a_rate_are_refused(tmp_path: Path, run: Run) -> None:
     some = write(tmp_path / "b.tfrecord", {"audio": [0.5], "sr": 8000}, {"audio": [0.5]})
     report = tfrtool.extract(some, tmp_path / "some", feature="audio")
     assert (report.files, report.skipped[0].reason) == (1, "no sample rate in 'sr'")
+
+
+def test_sound_is_audio_for_hugging_face(tmp_path: Path, run: Run) -> None:
+    """Samples and encoded sound are Audio in the output for datasets, and the way back is exact."""
+    records: list[dict[str, Any]] = [
+        {"audio": SINE.tolist(), "sample_rate": 16_000, "wav": WAV, "pcm": [1, -2], "n": 1},
+        {"audio": SINE[::2].tolist(), "sample_rate": 8000, "wav": WAV, "pcm": [3]},
+        {"sample_rate": 8000, "wav": WAV},
+    ]
+    shard = write(tmp_path / "a.tfrecord", *records)
+    assert run("convert", shard, tmp_path / "hf", "--to", "hf")[0] == 0
+    (path,) = (tmp_path / "hf").glob("*.parquet")
+    table = pq.read_table(path)
+    features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    sounds = [name for name, one in features.items() if one["_type"] == "Audio"]
+    assert sorted(sounds) == ["audio", "pcm", "wav"]
+    files = [one and one["bytes"] for one in table.column("audio").to_pylist()]
+    assert [file and (file[:4], file[24:28]) for file in files] == [
+        (b"RIFF", (16_000).to_bytes(4, "little")),
+        (b"RIFF", (8000).to_bytes(4, "little")),
+        None,
+    ]
+    assert table.column("wav").to_pylist()[0]["bytes"] == WAV
+    assert run("convert", tmp_path / "hf", tmp_path / "back.tfrecord")[0] == 0
+    sources = (shard, tmp_path / "back.tfrecord")
+    first, second = (tfrtool.read_table(one, as_stored=True).to_arrow() for one in sources)
+    assert second.select(first.column_names).to_pylist() == first.to_pylist()
+    assert run("convert", shard, tmp_path / "stored", "--to", "hf", "--as-stored")[0] == 0
+    (path,) = (tmp_path / "stored").glob("*.parquet")
+    assert pq.read_schema(path).field("audio").type == pa.list_(pa.float32())
+
+
+def test_samples_without_their_rates_are_not_written_as_sound(tmp_path: Path, run: Run) -> None:
+    """A record without a rate ends the conversion, which names the way out."""
+    shard = write(tmp_path / "a.tfrecord", {"audio": [0.5, 1], "sr": 8000}, {"audio": [0.5, 1]})
+    code, _, error = run("convert", shard, tmp_path / "hf", "--to", "hf")
+    assert code == 1
+    assert "no sample rate; use --as-stored to write samples as numbers" in error
+    words = ("--to", "hf", "--select", "audio")
+    code, _, error = run("convert", shard, tmp_path / "hf", *words)
+    assert code == 1
+    assert "no column 'sr', which has the sample rate" in error

@@ -24,6 +24,11 @@ _MOST_CHANNELS = 64
 _PCM, _FLOAT = 1, 3
 """WAVE_FORMAT_PCM and WAVE_FORMAT_IEEE_FLOAT."""
 
+_HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
+"""What is before the samples: the names and sizes of chunks, and the format."""
+
+_EXACT_TYPES = {(_PCM, 16): "<i2", (_PCM, 32): "<i4", (_FLOAT, 32): "<f4"}
+
 _LONGEST = 2**32 - 256
 """Bytes of samples: RIFF has 32 bits for the size of a file."""
 
@@ -64,7 +69,7 @@ def rate_of(values: Sequence[Any]) -> int | None:
     return int(value) if is_rate else None
 
 
-def wav_of(samples: "NDArray[Any]", rate: int) -> bytes:
+def wav_of(samples: "NDArray[Any]", rate: int, *, exact: bool = False) -> bytes:
     """Return samples as a WAV file.
 
     Whole numbers have 16 bits if they fit, otherwise 32. Numbers from -1 to 1 have 16 bits if that
@@ -73,6 +78,7 @@ def wav_of(samples: "NDArray[Any]", rate: int) -> bytes:
     Args:
         samples: one size, or two of which the last one is the channels.
         rate: samples a second.
+        exact: whether all but whole numbers are 32-bit floats, which few older programs read.
 
     Raises:
         ValueError: they aren't samples of sound.
@@ -83,7 +89,7 @@ def wav_of(samples: "NDArray[Any]", rate: int) -> bytes:
         raise ValueError(f"an array of {shape or 'one number'} is not sound")
     if samples.nbytes > _LONGEST:
         raise ValueError(f"{samples.nbytes:,} bytes of samples (limit {_LONGEST:,})")
-    code, bits, data = _encoded(samples.reshape(-1))
+    code, bits, data = _encoded(samples.reshape(-1), exact=exact)
     block = channels * bits // 8
     head = struct.pack("<HHIIHH", code, channels, rate, rate * block, block, bits)
     chunks = b"fmt " + struct.pack("<I", len(head)) + head
@@ -92,7 +98,22 @@ def wav_of(samples: "NDArray[Any]", rate: int) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
 
 
-def _encoded(samples: "NDArray[Any]") -> tuple[int, int, bytes]:
+def samples_of(file: bytes) -> "NDArray[Any]":
+    """Return the samples of a WAV file that `wav_of` made exactly; `ValueError` for another one."""
+    import numpy as np
+
+    if len(file) < _HEAD.size:
+        raise ValueError("not a WAV file of samples")
+    names = b"RIFF", b"WAVE", b"fmt ", b"data"
+    riff, _, form, fmt, _, code, channels, _, _, _, bits, data, size = _HEAD.unpack_from(file)
+    dtype = _EXACT_TYPES.get((code, bits))
+    if (riff, form, fmt, data) != names or dtype is None or size > len(file) - _HEAD.size:
+        raise ValueError("not a WAV file of samples")
+    samples = np.frombuffer(file, dtype, size // np.dtype(dtype).itemsize, _HEAD.size)
+    return samples.reshape(-1, channels) if channels > 1 else samples
+
+
+def _encoded(samples: "NDArray[Any]", *, exact: bool) -> tuple[int, int, bytes]:
     """Return the format, the bits of a sample, and the bytes of all."""
     import numpy as np
 
@@ -104,12 +125,12 @@ def _encoded(samples: "NDArray[Any]") -> tuple[int, int, bytes]:
     if is_whole:
         raise ValueError("whole numbers of more than 32 bits are not sound")
     numbers = samples.astype(np.float64)
-    if most <= 1:
+    if most <= 1 and not exact:
         for bits, scale in _FULL_SCALE.items():
             scaled = np.clip(np.round(numbers * scale), -scale, scale - 1)
             if bits == 24 or bool((scaled == numbers * scale).all()):
                 integers = scaled.astype("<i4").view(np.uint8).reshape(-1, 4)
                 return _PCM, bits, integers[:, : bits // 8].tobytes()
-    if most < 2**15 and bool((numbers == np.round(numbers)).all()):
+    if not exact and most < 2**15 and bool((numbers == np.round(numbers)).all()):
         return _PCM, 16, numbers.astype("<i2").tobytes()
     return _FLOAT, 32, numbers.astype("<f4").tobytes()

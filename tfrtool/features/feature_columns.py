@@ -26,6 +26,7 @@ from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.features.flatten import FlatFeatures
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import NestedBuild, arrow_type
+from tfrtool.features.sound_fields import RATE, is_rated
 from tfrtool.features.stored_layout import check_fields, stored_features
 from tfrtool.features.types import (
     Kind,
@@ -182,7 +183,8 @@ class FeatureColumns(DecodedColumns):
         if not isinstance(root, Struct):
             raise ValueError("the features are not a struct")
         check_fields(root)
-        return cls.of(_with_classes(root, data.get("classes", {})))
+        rated = _with_rates(root, data.get("rates", {}))
+        return cls.of(_with_classes(rated, data.get("classes", {})))
 
     @classmethod
     def declared_by(cls, schema: pa.Schema) -> "FeatureColumns | None":
@@ -206,6 +208,12 @@ class FeatureColumns(DecodedColumns):
             if leaf.values.info.get("names")
         }
         content |= {"classes": classes} if classes else {}
+        rates = {
+            name: part.info[RATE]
+            for name, part in self.root.fields.items()
+            if isinstance(part, Values) and is_rated(part)
+        }
+        content |= {"rates": rates} if rates else {}
         return pa.schema(fields, {METADATA: json.dumps(content), **(metadata or {})})
 
     def decode(
@@ -291,6 +299,17 @@ class FeatureColumns(DecodedColumns):
 
 def _type_of(array: pa.Array) -> pa.DataType:
     return array.type
+
+
+def _with_rates(root: Struct, rates: Mapping[str, Any]) -> Struct:
+    """Return a tree whose samples have rates, by name."""
+    fields = dict(root.fields)
+    for name, rate in rates.items():
+        item = fields.get(name)
+        if not isinstance(item, Values) or not isinstance(rate, int | str):
+            raise ValueError("the sample rates are not those of numbers")
+        fields[name] = replace(item, info={**item.info, RATE: rate})
+    return Struct(fields)
 
 
 def _with_classes(root: Struct, classes: Mapping[str, Any]) -> Struct:

@@ -11,11 +11,15 @@ from tfrtool.examples.arrow.arrays import list_array, struct_array
 from tfrtool.examples.example import DType
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.features.nested import arrow_type
+from tfrtool.features.sound_fields import is_rated, samples_of_files, wav_files
 from tfrtool.features.stored_layout import stored_leaf
 from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 """How Hugging Face's datasets store an image."""
+
+_MEDIA = {Kind.IMAGE: "Image", Kind.AUDIO: "Audio"}
+"""Hugging Face's types of what is stored as a file."""
 
 _HUGGING_FACE_TYPES = {Kind.BOOL: "bool", Kind.TEXT: "string", Kind.LABEL: "int64"}
 
@@ -24,6 +28,8 @@ def hugging_face_features(item: Field) -> Any:
     """Return a field as ``datasets.Features.from_dict`` of Hugging Face's datasets reads it."""
     if isinstance(item, Struct):
         return {name: hugging_face_features(part) for name, part in item.fields.items()}
+    if is_rated(item):
+        return {"_type": _MEDIA[Kind.AUDIO]}
     if isinstance(item, ListOf):
         return {"feature": hugging_face_features(item.item), "_type": "List"}
     content = _hugging_face_values(item)
@@ -34,8 +40,8 @@ def hugging_face_features(item: Field) -> Any:
 
 
 def _hugging_face_values(values: Values) -> dict[str, Any]:
-    if values.kind is Kind.IMAGE:
-        return {"_type": "Image"}
+    if values.kind in _MEDIA:
+        return {"_type": _MEDIA[values.kind]}
     if values.kind is Kind.LABEL and values.info.get("names"):
         return {"names": [*values.info["names"]], "_type": "ClassLabel"}
     dtype = _HUGGING_FACE_TYPES.get(values.kind, "binary")
@@ -71,27 +77,34 @@ def stored_schema(root: Struct) -> Schema:
     return Schema(tuple(specs))
 
 
-def has_images(item: Field) -> bool:
-    """Return whether there are encoded images in a field, or it is one."""
-    return any(leaf.values.kind is Kind.IMAGE for leaf in leaves_of(item))
+def has_media(item: Field) -> bool:
+    """Return whether there are images or sound in a field that tables have as structs."""
+    return is_rated(item) or any(leaf.values.kind in _MEDIA for leaf in leaves_of(item))
 
 
 def table_type(item: Field) -> pa.DataType:
-    """Return the Arrow type of a field whose images are structs of bytes and path."""
-    if not has_images(item):
+    """Return the Arrow type of a field whose images and sound are structs of bytes and path."""
+    if not has_media(item):
         return arrow_type(item)
     if isinstance(item, Struct):
         return pa.struct([(name, table_type(part)) for name, part in item.fields.items()])
     return pa.list_(table_type(item.item)) if isinstance(item, ListOf) else IMAGE_STRUCT
 
 
-def with_image_structs(item: Field, array: pa.Array) -> pa.Array:
-    """Return an array of a field with each image as a struct; the paths are null."""
+def with_image_structs(item: Field, array: pa.Array, rows: pa.RecordBatch) -> pa.Array:
+    """Return an array of a field with each image or sound as a struct; the paths are null.
+
+    ``rows`` has the column with the rates of samples.
+    """
+    if is_rated(item):
+        return _as_struct(wav_files(item, array, rows))
     return _changed(item, array, _as_struct)
 
 
 def without_image_structs(item: Field, array: pa.Array) -> pa.Array:
-    """Return an array of `table_type` with the bytes alone of each image."""
+    """Return an array of `table_type` with the bytes alone of each image or sound."""
+    if is_rated(item):
+        return samples_of_files(item, pc.struct_field(array, "bytes"), arrow_type(item))
     return _changed(item, array, lambda images: pc.struct_field(images, "bytes"))
 
 
@@ -102,7 +115,7 @@ def image_leaves(item: Field, name: str) -> Iterator[str]:
             yield from image_leaves(part, f"{name}.{key}")
     elif isinstance(item, ListOf):
         yield from image_leaves(item.item, f"{name}.list.element")
-    elif item.kind is Kind.IMAGE:
+    elif isinstance(item, Values) and (is_rated(item) or item.kind in _MEDIA):
         yield f"{name}.bytes"
 
 
@@ -113,8 +126,8 @@ def _as_struct(images: pa.Array) -> pa.Array:
 
 
 def _changed(item: Field, array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return an array with a function applied to its images."""
-    if not has_images(item):
+    """Return an array with a function applied to its images and sound."""
+    if not has_media(item):
         return array
     if isinstance(item, Struct):
         parts = zip(item.fields.items(), array.flatten(), strict=True)

@@ -21,7 +21,7 @@ from tfrtool.features.metadata_types import has_metadata_types, read_metadata_ty
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.features.type_choices import with_types
+from tfrtool.features.type_choices import with_images, with_types
 from tfrtool.features.type_spelling import parse_types
 from tfrtool.features.types import (
     Field,
@@ -75,7 +75,7 @@ class DeclaredFeatures:
         The errors are those of `declared_features`.
         """
         first = self.first or FirstExamples(())
-        typed = with_types(root, self.types, first)
+        typed = with_types(with_images(root, first), self.types, first)
         _check_first(typed, first, None, self.types)
         return replace(self, root=typed, is_partial=False, first=None)
 

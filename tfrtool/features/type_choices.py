@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfrtool.errors import UsageError, suggestion
+from tfrtool.examples.roles import is_image
 from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tensor_protos import tensor_sizes
@@ -11,6 +12,7 @@ from tfrtool.features.types import (
     ITEM_SIZES,
     Encoding,
     Field,
+    Kind,
     ListOf,
     Struct,
     Values,
@@ -41,6 +43,17 @@ def with_types(root: Struct, types: Mapping[str, Values], first: FirstExamples) 
     except ValueError as error:
         raise UsageError(f"the types can't be used together: {error}") from error
     return root
+
+
+def with_images(root: Struct, first: FirstExamples) -> Struct:
+    """Return an inferred tree in which strings are images, if they are in all first records."""
+    fields = dict(root.fields)
+    for name, item in root.fields.items():
+        if isinstance(item, Values) and item.kind is Kind.BYTES:
+            values = [value for found in first.values(name) for value in found]
+            if values and all(map(is_image, values)):
+                fields[name] = replace(item, kind=Kind.IMAGE)
+    return Struct(fields)
 
 
 def _with_type(root: Struct, name: str, values: Values, first: FirstExamples) -> Struct:

@@ -213,7 +213,7 @@ class ParquetFormat(Format):
             arrays = _with_structs(rows, content.images) or [pa.nulls(rows.num_rows, pa.int64())]
             for at, name in enumerate(rows.schema.names):
                 if name in items and name not in content.images:
-                    arrays[at] = with_image_structs(items[name], arrays[at])
+                    arrays[at] = with_image_structs(items[name], arrays[at], rows)
             nonlocal size
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
             size += batches[-1].nbytes

@@ -10,6 +10,9 @@ from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Format, Scan, naming_file
 from tfrtool.engines.pool import map_shards
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.first_examples import FirstExamples
+from tfrtool.features.sound_fields import sound_types, with_rates
 from tfrtool.features.sources import read_features_files
 from tfrtool.features.types import has_logical_types
 from tfrtool.inspection.rows.batches import all_features
@@ -54,7 +57,14 @@ def scan_files(request: ConvertRequest) -> ScannedFiles:
     """
     source_format, paths, notes = request.source_format, request.files.paths, list[str]()
     if request.makes_table:
-        source_format, notes = _declared_format(request.options, source_format, paths)
+        first = FirstExamples(())
+        is_stored = request.options.as_stored or source_format.spec.name != "tfrecord"
+        if request.target_format.spec.name == "hf" and not is_stored:
+            first = FirstExamples.of(paths)
+        source_format, notes = _declared_format(
+            request.options, source_format, paths, sound_types(first)
+        )
+        source_format = _with_sound(source_format, first)
     settings = request.settings
     meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(paths))
     scanning = map_shards(
@@ -79,13 +89,27 @@ def _scan(source_format: Format, path: AnyPath) -> Scan:
         return source_format.scan(path)
 
 
+def _with_sound(source_format: Format, first: FirstExamples) -> Format:
+    """Return a format of payloads whose samples know their rates, by the first records."""
+    if not isinstance(source_format, PayloadFormat) or not first.payloads:
+        return source_format
+    columns = source_format.decoded
+    if not isinstance(columns, FeatureColumns):
+        return source_format
+    return type(source_format)(FeatureColumns.of(with_rates(columns.root, first)))
+
+
 def _declared_format(
-    options: ConvertOptions, source_format: Format, shards: Sequence[AnyPath]
+    options: ConvertOptions,
+    source_format: Format,
+    shards: Sequence[AnyPath],
+    sound: Mapping[str, str],
 ) -> tuple[Format, list[str]]:
     """Return a format of payloads that decodes what is known of them, and notes.
 
     That is what types and features.json describe, or lists of Examples. Where features.json
-    describes only what features hold by themselves, they are decoded as such.
+    describes only what features hold by themselves, they are decoded as such. ``sound`` are types
+    of features that no file or option describes.
     """
     if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
         return source_format, []
@@ -95,12 +119,14 @@ def _declared_format(
     asked = [f"--{name}" for name in ("cast", "lists", "schema") if getattr(options, name)]
     if asked and described is not None and not options.types:
         return source_format, [_AS_STORED_WITH.format(asked[0])]
-    is_tfrecord = source_format.spec.name == "tfrecord"
+    is_tfrecord, types = source_format.spec.name == "tfrecord", options.types
+    if sound and described is None and not asked:
+        types = {**sound, **(types or {})}
     workers, on_progress = options.pool, options.on_progress
     if options.types or described is not None or (is_tfrecord and not asked):
         found = all_features(
             shards,
-            types=options.types,
+            types=types,
             lists=options.lists,
             workers=workers,
             on_progress=on_progress,
