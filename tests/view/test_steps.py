@@ -17,6 +17,7 @@ from tests.records.strategies import shard_of
 from tests.view.conftest import OpenPage
 from tests.view.test_browser import Start, _read
 from tests.view.test_pages import EVIL, Open, Viewer, open_viewer
+from tfrtool.examples.tfds_metadata import connector
 
 __all__ = ["open_viewer"]
 
@@ -60,6 +61,21 @@ def test_a_step_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
         400
     ] * 2
     assert viewer.bytes("/step/0/0/3").body == b"[]"
+
+
+def test_pixels_of_steps(tmp_path: Path, open_viewer: Open) -> None:
+    """Tensors of bytes with three sizes are images, too."""
+    root = json.loads(json.dumps(ROOT))
+    steps = root["featuresDict"]["features"]["steps"]["sequence"]["feature"]["featuresDict"]
+    steps["features"]["depth"] = connector("Tensor", "uint8", (2, 3, 1))
+    values = [*range(6), *range(10, 16), *range(250, 256)]
+    folder = _last_episode(tmp_path / "robot", **{"steps/depth": values})
+    (folder / "features.json").write_text(json.dumps(root))
+    viewer = open_viewer(folder)
+    assert "camera observation/wrist depth Step Value action" in viewer.get("/record/0/0").text
+    with Image.open(io.BytesIO(viewer.bytes("/camera/0/0/2/1").body)) as image:
+        assert (image.size, [*image.convert("L").tobytes()]) == ((3, 2), [*range(10, 16)])
+    assert [viewer.bytes(f"/camera/0/0/2/{n}").status for n in (2, 3)] == [200, 404]
 
 
 def test_hostile_steps(tmp_path: Path, open_viewer: Open) -> None:

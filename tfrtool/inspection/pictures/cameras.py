@@ -1,13 +1,17 @@
 """The images of the steps of an episode: of each item of a list of structs."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tfrtool.examples.example import PayloadKind, decode_example
-from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, leaves_of
-from tfrtool.images.pixels import Picture, decode_picture
+from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
+from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
+from tfrtool.images.pixels import Picture, decode_picture, draw_pixels
 
 _NO_STEP = Picture(problem="no such step")
+_NO_FEATURE = Feature(dtype=None, values=())
+_CHANNELS = (1, 3, 4)
+_BRIGHTEST = 255
 
 
 class StepCameras(NamedTuple):
@@ -16,11 +20,13 @@ class StepCameras(NamedTuple):
     Attributes:
         path: the names that lead to the list.
         images: the stored features with the images of all steps, by their paths.
+        shapes: the height, width and channels of those that are pixels, by the same paths.
         others: the paths of what else a step has.
     """
 
     path: tuple[str, ...]
     images: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, int, int]]
     others: tuple[str, ...]
 
     @property
@@ -38,23 +44,24 @@ class StepCameras(NamedTuple):
         """Return the first such list in a tree; None if there is none."""
         for path, item in _lists(root):
             name = "/".join(path)
-            leaves = list(leaves_of(item, name))
-            images = tuple(
-                leaf.path
-                for leaf in leaves
-                if leaf.values.kind is Kind.IMAGE
-                and not leaf.level
-                and leaf.values.encoding is Encoding.NONE
-            )
+            leaves, images = list(leaves_of(item, name)), list[str]()
+            shapes = dict[str, tuple[int, int, int]]()
+            for leaf in leaves:
+                shape = _pixel_shape(leaf.values)
+                if not leaf.level and (shape or _is_image(leaf.values)):
+                    images.append(leaf.path)
+                    shapes |= {leaf.path: shape} if shape else {}
             if images:
-                return cls(path, images, tuple(x.path for x in leaves if x.path not in images))
+                others = tuple(leaf.path for leaf in leaves if leaf.path not in images)
+                return cls(path, tuple(images), shapes, others)
         return None
 
     def count(self, payload: bytes) -> int:
         """Return the number of steps of a record; `ValueError` if it is no Example."""
         features = decode_example(payload, PayloadKind.EXAMPLE).features
         image = features.get(self.images[0])
-        return 0 if image is None else len(image.values)
+        size = math.prod(self.shapes.get(self.images[0], ()))
+        return 0 if image is None else len(image.values) // size
 
     def picture(self, payload: bytes, camera: int, step: int, box: int) -> Picture:
         """Return an image of a step, at most ``box`` pixels wide and high.
@@ -65,9 +72,32 @@ class StepCameras(NamedTuple):
             features = decode_example(payload, PayloadKind.EXAMPLE).features
         except ValueError:
             return _NO_STEP
-        image = features.get(self.images[camera])
-        value = image.values[step] if image is not None and step < len(image.values) else None
+        path = self.images[camera]
+        image = features.get(path, _NO_FEATURE)
+        if (shape := self.shapes.get(path)) is not None:
+            size = math.prod(shape)
+            pixels = image.values[step * size : (step + 1) * size]
+            is_whole = len(pixels) == size and image.dtype is DType.INT64
+            if not is_whole or min(pixels) < 0 or max(pixels) > _BRIGHTEST:  # type: ignore[operator]
+                return _NO_STEP
+            return draw_pixels(bytes(pixels), shape, box)  # type: ignore[arg-type]
+        value = image.values[step] if step < len(image.values) else None
         return decode_picture(value, box) if isinstance(value, bytes) else _NO_STEP
+
+
+def _is_image(values: Values) -> bool:
+    is_encoded = values.kind is Kind.IMAGE and not values.shape
+    return is_encoded and values.encoding is Encoding.NONE
+
+
+def _pixel_shape(values: Values) -> tuple[int, int, int] | None:
+    """Return the shape of pixels that are stored one by one; None for other values."""
+    if values.dtype != "uint8" or values.encoding is not Encoding.NONE or len(values.shape) != 3:
+        return None
+    height, width, channels = values.shape
+    if height is None or width is None or channels not in _CHANNELS or 1 in (height, width):
+        return None
+    return (height, width, channels) if height and width else None
 
 
 def _lists(root: Struct, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Field]]:
