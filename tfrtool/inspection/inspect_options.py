@@ -155,7 +155,7 @@ class SchemaOptions(ScanOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatsOptions(ScanOptions):
+class StatsOptions(TypesOption, ScanOptions):
     """Statistics of what."""
 
     against: Locations | None = option(

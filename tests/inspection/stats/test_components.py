@@ -67,3 +67,18 @@ def test_most_components(shape: tuple[int, ...], count: int, tmp_path: Path) -> 
     """There are at most 64, and a single one is the feature itself."""
     shard = _write(tmp_path / "a", shape, [0.5] * int(np.prod(shape)))
     assert len(tfrtool.stats(shard).features) == 1 + count
+
+
+def test_components_of_a_chosen_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--type`` says the shape where no features.json does."""
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of([tfrtool.encode_example({"x": [1.0, 2.0, 3.0, 4.0]})]))
+    assert main(["inspect", "stats", str(shard), "--type", "x:float32[*,2]", "--json"]) == 0
+    features = {one["name"]: one for one in json.loads(capsys.readouterr().out)["features"]}
+    assert {name: one["values"]["mean"] for name, one in features.items()} == {
+        "x": 2.5,
+        "x[0]": 2.0,
+        "x[1]": 3.0,
+    }
+    assert main(["inspect", "stats", str(shard), "--type", "y:float32[2]"]) == 2
+    assert "no feature 'y'" in capsys.readouterr().err

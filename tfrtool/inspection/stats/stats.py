@@ -5,14 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrtool.declare import takes
+from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import LabelNames
+from tfrtool.features.type_spelling import parse_types
+from tfrtool.features.types import Struct
 from tfrtool.inspection.inspect_options import StatsOptions
 from tfrtool.inspection.profile import ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss
 from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey, StatsFold
 from tfrtool.inspection.verify.feature_findings import DeclaredFolders
 from tfrtool.records.shards import Locations, locate_shards
+from tfrtool.records.stream import path_of
 from tfrtool.storage.remote_path import AnyPath
 
 _MIN_BYTES_PER_PROCESS = 16 * 1024 * 1024
@@ -62,16 +66,27 @@ def stats(shards: Locations, options: StatsOptions) -> StatsReport:
 
     Raises:
         ShardError: a file can't be read, or no file contains Examples or SequenceExamples.
+        UsageError: no record has a feature of ``types``.
     """
-
     total = _total(_profiles(shards, options))
+    names = {key.name for key in total.fold.features}
+    for name in options.types or ():
+        if name not in names:
+            raise UsageError(
+                f"no feature {name!r}", hint=suggestion(name, sorted(names), "features")
+            )
     against = None if options.against is None else _total(_profiles(options.against, options))
     return _report(total, against)
 
 
 def _profiles(shards: Locations, options: StatsOptions) -> Iterable[ShardProfile]:
     sources = locate_shards(shards).sources
-    request = ProfileRequest(statistics=True, typed=DeclaredFolders.read(sources).roots)
+    declared, chosen = DeclaredFolders.read(sources).roots, parse_types(options.types)
+    typed = {}
+    for folder in {path_of(source).parent for source in sources}:
+        fields = declared[folder].fields if folder in declared else {}
+        typed[folder] = Struct({**fields, **chosen})
+    request = ProfileRequest(statistics=True, typed=typed)
     return profile_shards(sources, request, options, _MIN_BYTES_PER_PROCESS)
 
 
