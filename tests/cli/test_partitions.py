@@ -168,3 +168,21 @@ def test_the_viewer_has_the_columns(make_shard: MakeShard, tmp_path: Path) -> No
         query_of.cache_clear()
     assert [(row.shard, row.record) for row in rows] == [(1, 0), (1, 1)]
     assert found.splits == (None, None)
+
+
+def test_folders_of_different_names(make_shard: MakeShard, tmp_path: Path, run: Run) -> None:
+    """They are no columns, and a note says so."""
+    write_folders(make_shard, "dt=1", "hr=1")
+    code, out, err = run("query", tmp_path, "SELECT * FROM records", "--json")
+    assert (code, [*json.loads(out.splitlines()[0])][:1]) == (0, ["uid"])
+    assert '"dt"' not in out
+    assert "its folders give no columns, because their names differ (dt=1, hr=1)" in err
+
+
+def test_only_empty_parts(tmp_path: Path, run: Run) -> None:
+    """One note counts them, and nothing is wrong."""
+    for name in ("_SUCCESS", "part-00000.tfrecord", "part-00001.tfrecord"):
+        (tmp_path / name).touch()
+    code, out, err = run("count", tmp_path)
+    assert (code, out.split()[-2:]) == (0, ["0", "total"])
+    assert err.count("2 shards without records: the job that wrote them has finished") == 1

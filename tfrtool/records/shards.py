@@ -140,11 +140,10 @@ def locate_shards(arguments: Locations) -> FoundShards:
     sources = dict.fromkeys(source for part in parts for source in part.sources)
     patterns = [one for one in arguments if isinstance(one, str | os.PathLike)]
     found, empty = _without_empty([*sources])
-    notes = (
-        *(note for part in parts for note in part.notes),
-        *note_unmatched(patterns, sources),
-        *empty,
-    )
+    earlier = [note for part in parts for note in part.notes]
+    if any(note.endswith(text) for note in earlier for text in empty):
+        empty = []  # it is a note on the directory
+    notes = (*earlier, *note_unmatched(patterns, sources), *empty)
     return FoundShards(
         tuple(found),
         tuple(dict.fromkeys(folder for part in parts for folder in part.folders)),
@@ -279,8 +278,9 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
     most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
     notes = _unread(below[:most], {*found.shards}, "subfolder", every)
     shards, empty = _without_empty(found.shards)
+    folders = _partition_notes(shards, directory)
     return found._replace(
-        shards=tuple(shards), notes=(*found.notes, *finder.notes(), *notes, *empty)
+        shards=tuple(shards), notes=(*found.notes, *folders, *finder.notes(), *notes, *empty)
     )
 
 
@@ -435,12 +435,12 @@ def _descend(directory: AnyPath, finder: _ShardFinder) -> DatasetFolders:
             _descend(versions[max(versions)], finder), f"using version {last[-1]}, {which}"
         )
     if shards := _in_partitions(below, finder):
-        return DatasetFolders(directory, tuple(shards), _partition_notes(shards))
+        return DatasetFolders(directory, tuple(shards))
     if shards := [shard for folder in below for shard in _partitioned(folder, finder)]:
         tops = (shard.relative_to(directory).parts[0] for shard in shards)
         folders = [*dict.fromkeys(map(printable, tops))]
         note = f"reading the shards in its folders {some_of(folders, _NAMED)}"
-        return DatasetFolders(directory, tuple(shards), (note, *_partition_notes(shards)))
+        return DatasetFolders(directory, tuple(shards), (note,))
     configs = [path for path in below if any(_version(one.name) for one in finder.folders(path))]
     names = ", ".join(printable(path.name) for path in configs)
     if len(configs) > 1:
@@ -502,17 +502,22 @@ def _is_link(path: AnyPath) -> bool:
     return isinstance(path, Path) and path.is_symlink()
 
 
-def _partition_notes(shards: Sequence[AnyPath]) -> tuple[str, ...]:
-    """Report the columns that folders are."""
+def _partition_notes(shards: Sequence[AnyPath], directory: AnyPath) -> tuple[str, ...]:
+    """Report the columns that the folders in a directory are, or why they aren't."""
     columns = [
         f"{printable(one.name)} ({human_count(len({*one.values.values()}), 'value')})"
         for one in partition_columns(shards)
     ]
-    if not columns:
+    if columns:
+        noun, them = ("column", "it") if len(columns) == 1 else ("columns", "them")
+        names = some_of(columns, _NAMED)
+        return (f"its folders give the {noun} {names}; records don't contain {them}",)
+    parents = {shard.parent for shard in shards} - {directory}
+    others = {one.name for one in parents if PartitionFolder.parse(one.name) is not None}
+    if not others:
         return ()
-    noun, them = ("column", "it") if len(columns) == 1 else ("columns", "them")
-    names = some_of(columns, _NAMED)
-    return (f"its folders give the {noun} {names}; records don't contain {them}",)
+    names = some_of([*map(printable, sorted(others, key=natural_order))], _NAMED)
+    return (f"its folders give no columns, because their names differ ({names})",)
 
 
 def _with_note(found: DatasetFolders, note: str) -> DatasetFolders:
