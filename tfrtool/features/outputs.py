@@ -12,7 +12,7 @@ from tfrtool.examples.example import DType
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.features.nested import arrow_type
 from tfrtool.features.sound_fields import is_rated, samples_of_files, wav_files
-from tfrtool.features.stored_layout import stored_leaf
+from tfrtool.features.stored_layout import StoredFeature, stored_leaf
 from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -60,9 +60,11 @@ def stored_schema(root: Struct) -> Schema:
     A value that every record has is a scalar or has its shape; others have any length.
     """
     specs: list[FeatureSpec] = []
+    sizes = list[StoredFeature]()
     for leaf in leaves_of(root):
         stored, values = stored_leaf(leaf), leaf.values
-        for feature in stored.all:
+        sizes += stored.sizes
+        for feature in stored.unshared:
             shape: tuple[int, ...] | None = None
             is_values = feature is stored.values
             if values.info.get("optional"):
@@ -74,6 +76,9 @@ def stored_schema(root: Struct) -> Schema:
             elif leaf.level == 0 and not is_values:
                 shape = (len(values.shape),)
             specs.append(FeatureSpec(name=feature.key, dtype=DType(feature.dtype), shape=shape))
+    known = {spec.name for spec in specs}
+    for name, dtype in dict.fromkeys(feature for feature in sizes if feature.key not in known):
+        specs.append(FeatureSpec(name=name, dtype=DType(dtype), shape=None))
     return Schema(tuple(specs))
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfrtool.features.tfds_tree import tfds_stored
 from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, class_count
 
 _INDENT = "    "
@@ -52,6 +53,7 @@ def _values(values: Values) -> str:
 
 
 def _tensor(values: Values) -> str:
+    values = tfds_stored(values)
     is_text = values.kind is Kind.TIME and values.dtype.startswith("decimal")
     dtype = "int64" if values.kind is not Kind.NUMBER else values.dtype
     if values.kind in (Kind.BYTES, Kind.TEXT, Kind.IMAGE) or is_text:

@@ -271,6 +271,15 @@ def _size(value: object) -> int | None:
     return None if value < 0 else value
 
 
+def tfds_stored(values: Values) -> Values:
+    """Return the values of the feature that stores some, if TFDS has no words for their shape."""
+    if values.encoding is not Encoding.TENSOR and not values.size_features:
+        return values
+    if values.encoding is not Encoding.NONE:
+        return Values(kind=Kind.BYTES, info=values.info)
+    return replace(values, shape=(None,), size_features=())
+
+
 def tfds_of_tree(root: Field) -> Json:
     """Return what features.json has of a field."""
     if isinstance(root, Struct):
@@ -302,6 +311,7 @@ def _tfds_values(values: Values) -> Json:
         return connector("Audio", audio=info["audio"])
     if "box" in info:
         return connector("BBoxFeature", boundingBox=info["box"])
+    values = tfds_stored(values)
     is_text = values.kind is Kind.TIME and values.dtype.startswith("decimal")
     dtype = "object" if is_text or values.kind in _STORED_AS_BYTES else "int64"
     if values.kind in (Kind.NUMBER, Kind.BOOL):

@@ -11,9 +11,9 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
-from tfrtool.declare import Options, option
+from tfrtool.declare import option
 from tfrtool.errors import UsageError, human_bytes, human_count, printable
-from tfrtool.inspection.inspect_options import DatasetOptions, ScanOptions
+from tfrtool.inspection.inspect_options import DatasetOptions, ScanOptions, TypesOption
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 from tfrtool.records.framing import FaultKind
 
@@ -28,7 +28,7 @@ _SHARDS_SHOWN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InspectDatasetOptions(Options):
+class _InspectDatasetOptions(TypesOption):
     emit: Literal["page", "croissant", "python"] = option(
         "page",
         "Print a readable page, a Croissant description of the dataset (MLCommons) as JSON-LD, or "
@@ -66,6 +66,8 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
         raise UsageError("--json and --emit python cannot be used together")
     if features or form == "python":
         return _print_features(dataset, form, features, as_json=as_json, **words)
+    if words.pop("types"):
+        raise UsageError("--type requires --features or --emit python")
     if as_json and form == "croissant":
         raise UsageError(
             "--json and --emit croissant cannot be used together",
@@ -90,7 +92,14 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
 
 
 def _print_features(
-    dataset: str, form: str, features: bool, *, as_json: bool, label: str | None, **words: Any
+    dataset: str,
+    form: str,
+    features: bool,
+    *,
+    as_json: bool,
+    label: str | None,
+    types: Mapping[str, str] | None,
+    **words: Any,
 ) -> Outcome:
     """Print the tree of features, and what says so; or as Python code."""
     if features and form != "page":
@@ -103,7 +112,7 @@ def _print_features(
     from tfrtool.inspection.dataset.feature_tree import read_feature_tree
 
     with Bars() as bars:
-        found = read_feature_tree(dataset, ScanOptions(on_progress=bars, **words))
+        found = read_feature_tree(dataset, ScanOptions(on_progress=bars, **words), types)
     if form == "python":
         for text in found.notes:
             note(text)

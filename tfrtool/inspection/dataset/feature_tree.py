@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,15 @@ from tfrtool.errors import SchemaError, enumeration, human_count
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.features.sources import declared_features, read_declared_features, tree_of_columns
+from tfrtool.features.sources import (
+    DeclaredFeatures,
+    declared_features,
+    read_declared_features,
+    tree_of_columns,
+)
 from tfrtool.features.types import Struct, tree_json
 from tfrtool.inspection.inspect_options import ScanOptions
-from tfrtool.inspection.rows.batches import fold_columns
+from tfrtool.inspection.rows.batches import fold_columns, with_inferred
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote_path import AnyPath
@@ -45,10 +50,14 @@ class FeatureTree(Shown):
         }
 
 
-def read_feature_tree(dataset: str | os.PathLike[str], options: ScanOptions) -> FeatureTree:
+def read_feature_tree(
+    dataset: str | os.PathLike[str],
+    options: ScanOptions,
+    types: Mapping[str, str] | None = None,
+) -> FeatureTree:
     """Return what the features of a dataset mean.
 
-    If no file says it, all records are read.
+    If no file says it, all records are read. ``types`` are types of features, by name.
 
     Raises:
         DatasetError: no shards were found, or the metadata is damaged.
@@ -58,6 +67,9 @@ def read_feature_tree(dataset: str | os.PathLike[str], options: ScanOptions) -> 
     files = find_files(dataset)
     shards, folder = files.paths, files.folders[0]
     declared, notes = read_declared_features(shards), [*files.notes]
+    typed = declared_features(shards, types) if types or declared.root is None else None
+    if typed is not None and typed.types:
+        return _typed_tree(folder, shards, typed, files.notes, options)
     if declared.root is not None:
         notes += _compared(shards)
         described = {SCHEMA: StoredTypes.read(shards).columns, FEATURES: declared.root}
@@ -83,6 +95,27 @@ def read_feature_tree(dataset: str | os.PathLike[str], options: ScanOptions) -> 
         root=root,
         notes=(*notes, *mixed),
     )
+
+
+def _typed_tree(
+    folder: AnyPath,
+    shards: Sequence[AnyPath],
+    declared: DeclaredFeatures,
+    notes: Sequence[str],
+    options: ScanOptions,
+) -> FeatureTree:
+    """Return features with types of the user or of other programs' metadata."""
+    source = "types and the first records"
+    if declared.path is not None:
+        source = f"types and {declared.path.name}"
+    if declared.is_partial:
+        with options.pool() as pool:
+            fold = fold_columns(shards, workers=pool, on_progress=options.on_progress)
+        declared = with_inferred(declared, StoredTypes.read(shards), fold)
+        source = f"types, and {human_count(Counter(fold.kinds).total(), 'record')}"
+    root = declared.root or Struct({})
+    notes = tuple(dict.fromkeys((*notes, *declared.all_notes)))
+    return FeatureTree(dataset=folder, source=source, root=root, notes=notes)
 
 
 def _compared(shards: Sequence[AnyPath]) -> Iterator[str]:
