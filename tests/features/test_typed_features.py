@@ -350,3 +350,60 @@ def test_metadata_that_records_do_not_fit_is_not_used(tmp_path: Path, run: Run) 
     code, out, error = run("cat", shard)
     assert (code, json.loads(out)["features"]) == (0, {"velocity": "1234"})
     assert "the types in meta.json are not used" in error
+
+
+def test_the_tree_of_a_dataset_has_types(images: Path, run: Run) -> None:
+    """`inspect dataset --features` and Features.read show types; TFDS gets what is stored."""
+    word = "image:raw:uint8[@height,@width,3]"
+    code, out, _ = run("inspect", "dataset", images.parent, "--features", "--type", word)
+    assert code == 0
+    assert "  image: raw:uint8[@height,@width,3]\n" in out
+    assert "  name: text\n" in out
+    code, out, _ = run("inspect", "dataset", images.parent, "--emit", "python", "--type", word)
+    assert '"image": tfds.features.Scalar(np.object_)' in out
+    code, _, error = run("inspect", "dataset", images.parent, "--type", word)
+    assert (code, "--type requires --features or --emit python" in error) == (2, True)
+    found = tfrtool.Features.read(images, types={"image": "raw:uint8[@shape]"})
+    assert "image: raw:uint8[@shape,@shape,@shape]" in str(found)
+    names = [spec.name for spec in found.stored()]
+    assert sorted(names) == ["height", "image", "name", "shape", "width"]
+    payload = next(iter(tfrtool.read_records(images))).payload
+    array = tfrtool.parse_example(payload, found)["image"]
+    assert (array.tolist(), array.dtype) == (PIXELS[0].tolist(), np.dtype(np.uint8))
+
+
+def test_types_of_fields_that_features_json_describes(tmp_path: Path) -> None:
+    """A type replaces one field of the tree, also within structs; other fields keep theirs."""
+    steps = {"steps/action": [1.0, 2, 3, 4, 5, 6], "steps/reward": [1.0, 2.0], "x": b"\1\0"}
+    shard = write(tmp_path / "a.tfrecord", [steps])
+    tree: dict[str, Any] = {
+        "steps": {
+            "pythonClassName": "tensorflow_datasets.core.features.dataset_feature.Dataset",
+            "sequence": {
+                "feature": {
+                    "featuresDict": {
+                        "features": {
+                            name: {"tensor": {"shape": shape, "dtype": "float32"}}
+                            for name, shape in (
+                                ("action", {"dimensions": ["3"]}),
+                                ("reward", {}),
+                            )
+                        }
+                    }
+                },
+                "length": "-1",
+            },
+        }
+    }
+    content = {"featuresDict": {"features": tree}}
+    shard.with_name("features.json").write_text(json.dumps(content), encoding="utf-8")
+    types = {"steps/action": "float32[3,1]", "x": "raw:int16"}
+    (row,) = tfrtool.read_table(shard, types=types).to_arrow().to_pylist()
+    assert row["x"] == 1
+    assert row["steps"] == [
+        {"action": [[1.0], [2.0], [3.0]], "reward": 1.0},
+        {"action": [[4.0], [5.0], [6.0]], "reward": 2.0},
+    ]
+    for name, what in (("steps", "is a struct"), ("steps/actoin", "did you mean 'steps/action'")):
+        with pytest.raises(UsageError, match=what):
+            tfrtool.read_table(shard, types={name: "float32[3]"})

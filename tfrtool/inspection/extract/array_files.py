@@ -16,7 +16,11 @@ from tfrtool.inspection.pictures.array_images import is_array_image
 
 
 class ArrayFiles:
-    """Makes the files of a feature."""
+    """Makes the files of a feature.
+
+    Attributes:
+        rate: the feature with the sample rate, or the rate itself; None if it isn't sound.
+    """
 
     def __init__(self, name: str, root: Struct | None, rate: str | int | None) -> None:
         """Choose a feature.
@@ -27,7 +31,7 @@ class ArrayFiles:
             rate: the feature with the sample rate, or the rate itself; None if it isn't sound.
         """
         chosen = None if root is None else only_fields(root, {name})
-        self._name, self._rate = name, rate
+        self._name, self.rate = name, rate
         self._is_image = rate is None and is_array_image(root, name)
         self._is_list = rate is None and root is not None and _is_list(root, name)
         self._arrays = FeatureArrays(chosen) if isinstance(chosen, Struct) else None
@@ -41,10 +45,10 @@ class ArrayFiles:
             value = self._arrays(payload)
             while isinstance(value, dict):  # of the structs that the field is in
                 value = next(iter(value.values()))
-        rate = rate_of(example.values(self._rate)) if isinstance(self._rate, str) else self._rate
-        if self._rate is not None:
+        rate = rate_of(example.values(self.rate)) if isinstance(self.rate, str) else self.rate
+        if self.rate is not None:
             if rate is None:
-                raise ValueError(f"no sample rate in {self._rate!r}")
+                raise ValueError(f"no sample rate in {self.rate!r}")
             return [wav_of(np.asarray(value), rate)]
         return [self._file(np.asarray(one)) for one in (value if self._is_list else [value])]
 

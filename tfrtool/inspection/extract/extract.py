@@ -247,7 +247,7 @@ def plan_extract(shards: Sequence[AnyPath], options: ExtractOptions) -> ExtractP
         arrays=arrays,
         by=by if by != feature else None,
         name=name if name != feature else None,
-        guess=guess if guess != feature else None,
+        guess=guess if guess not in (feature, arrays and arrays.rate) else None,
     )
 
 
