@@ -77,14 +77,13 @@ edit numbers new --add kind=1 | 2
 edit texts.tfrecord new --cast title=int64 | 1
   ? use --on-error skip to skip such records
   > tfrtool edit texts.tfrecord new --cast title=int64 --on-error skip | 3
-append pets photos | 2
+append pets photos --out new | 2
+  ? write images with tfrtool write photos NEW --labels pets/label.labels.txt, and append NEW
+  > tfrtool write photos shards --labels pets/label.labels.txt
+  > tfrtool append pets shards --out new --split train
+append pets pets | 2
   ? use --out DIR to choose one
-  > tfrtool append pets photos --out new
-$ mkdir -p more/ape
-$ cp photos/cat/cat.1.jpg more/ape
-append pets more --out new | 2
-  ? use --new-classes to add them
-  > tfrtool append pets more --out new --new-classes
+  > tfrtool append pets pets --out new
 cat pets --where "label = 'cat'" | 2
   ? compare with label_name instead
   > tfrtool cat pets --where "label_name = 'cat'"
@@ -452,8 +451,6 @@ ELSEWHERE = {
     "use the same id for a category in all files": "test_annotation_round_trips.py has one",
     "pipe a shard into it": "test_standard_input.py runs it",
     "give it a larger fraction, or use another --seed": "above, of write",
-    "append TFRecord files instead": "tests/convert/test_append.py appends some",
-    "and append those": "tests/convert/test_append.py appends some",
     "cache auto to cache what fits, or a smaller --image-size": "may help, or not: it depends",
     "use a smaller --batch-size or --image-size": "may help, or not: it depends on the GPU",
     "use --engine ray to train on one": "tests/engines/test_ray_cluster.py runs it",

@@ -109,10 +109,8 @@ CASES = (
         "append_images",
         """
         tfrtool append pets more --out both
-        tfrtool append pets more --out both --split train --dry-run
-        tfrtool append pets more --out both --split train
-        cp photos/cat/cat-000.jpg more/cat
-        tfrtool append pets more --out unique --split test --dedupe
+        tfrtool write more new --labels pets/label.labels.txt
+        tfrtool append pets new --out both
         """,
     ),
     _case(

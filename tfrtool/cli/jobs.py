@@ -23,13 +23,10 @@ def run_job(
     verb: Callable[..., "JobReport"],
     *paths: Any,
     as_json: bool,
-    loads_tensorflow: bool = False,
     **words: Any,
 ) -> Outcome:
     """Run a job with the options of its command, and show its report."""
     with Bars() as bars:
-        if loads_tensorflow:
-            words["starting"] = bars.loading_tensorflow
         report = verb(*paths, on_progress=bars, **words)
     return show_job(report, as_json=as_json)
 
@@ -46,8 +43,7 @@ def show_job(
 
 def outcome_of(report: "JobReport") -> Outcome:
     """Return how a command ends that ran this job."""
-    skipped = report.rejected and not report.complete
-    return Outcome.DAMAGE if report.corrupt or skipped else Outcome.FINE
+    return Outcome.DAMAGE if report.corrupt else Outcome.FINE
 
 
 def _page(report: "JobReport") -> Page:
@@ -63,7 +59,6 @@ def _page(report: "JobReport") -> Page:
         left = human_count(dropped.get("images_without_objects", 0), "image")
         objects = f"objects dropped by --class-map: {dropped.get('objects', 0):,}"
         lines.append(f"{objects}, which left {left} without objects")
-    lines += rejected_lines(report, len(report.rejected))
     if report.corrupt:
         lines.append(Bad(f"damaged and skipped: {report.corrupt:,}"))
         faults = [f"  {one}" for one in report.faults]
@@ -98,7 +93,7 @@ def splits_lines(report: "WriteReport | JobReport", noun: str, about: str = "") 
         yield f"resumed: {human_count(report.resumed, noun)} already done"
 
 
-def rejected_lines(report: "WriteReport | JobReport", count: int) -> list[str]:
+def rejected_lines(report: "WriteReport", count: int) -> list[str]:
     """Return how many images or records were skipped, and why."""
     entries = [(entry.key, entry.reason) for entry in report.rejected]
     return [Bad(f"skipped: {count:,}"), *reasons_lines(entries)] if entries else []

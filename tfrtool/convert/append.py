@@ -3,8 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -18,10 +17,7 @@ from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import AppendOptions
 from tfrtool.convert.reshard import CopyTask, fold_first
 from tfrtool.convert.source_records import (
-    OnFault,
     PickedRecords,
-    Rows,
-    SourceRecords,
     check_unchanged,
     faults_of,
     find_sources,
@@ -30,7 +26,6 @@ from tfrtool.convert.source_records import (
     shard_stamp,
 )
 from tfrtool.declare import takes
-from tfrtool.engines.pool import cores
 from tfrtool.errors import (
     DatasetError,
     SchemaError,
@@ -42,9 +37,9 @@ from tfrtool.errors import (
 )
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
-from tfrtool.examples.example import PayloadKind, decode_example, encode_example, feature_name
+from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.roles import info_beside
-from tfrtool.examples.tfds_metadata import FEATURES, LABELS, REPORT, SplitInfo, read_class_names
+from tfrtool.examples.tfds_metadata import LABEL_MAP, LABELS, REPORT, SplitInfo
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard
@@ -53,28 +48,17 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import VERSION, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.records.tally import Tally
-from tfrtool.sources.items import LeftOut, Source
-from tfrtool.sources.label_choice import KEEP
-from tfrtool.storage.arguments import as_path, as_text, option_name
+from tfrtool.storage.arguments import as_path
 from tfrtool.storage.atomic_files import linked
-from tfrtool.storage.json_files import reading_metadata, whole_number
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
-from tfrtool.writing.image_task import IMAGES, EmptyShardError, ImageThreads, account_of
 from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, FinishedFile, JobReport, ShardReport, Written
-from tfrtool.writing.known_images import DIGESTS, KnownImages, digest_halves
 from tfrtool.writing.publish import listed_shards, read_object
 from tfrtool.writing.run_options import JobSettings, dataset_identity
-from tfrtool.writing.write import ImageJob
-from tfrtool.writing.write_options import WriteOptions
 
-_SHOWN, _BATCH = 10, 1024
-_NOT_OF_IMAGES = (
-    "annotations", "columns", "multi_label", "layout", "labels", "class_map", "only_classes",
-)  # fmt: skip
-"""Options of a write that mean what images alone don't have."""
+_BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +138,7 @@ def _known_shard(
 def append(
     dataset: str | os.PathLike[str], source: str | os.PathLike[str], options: AppendOptions
 ) -> JobReport:
-    """Add images or records to a dataset as new shards, in a new version of it.
+    """Add records to a dataset as new shards, in a new version of it.
 
     The new version contains the existing shards as hard links, where the file system has them: they
     take no space and are read, not copied. The old version is unchanged, and no record moves to
@@ -162,13 +146,12 @@ def append(
 
     Args:
         dataset: dataset directory.
-        source: images, as for `write`, which are processed with the options recorded in
-            ``write_report.json``; bad ones are skipped and listed. Or shards with the same features
-            as the existing ones.
+        source: shards with the same features as those of the dataset.
 
     Raises:
-        UsageError: the new version has no directory, or its split or classes are ambiguous.
-        DatasetError: shards or class names are missing, or the class names of new shards differ.
+        UsageError: the source is not shards, the new version has no directory, or its split is
+            ambiguous.
+        DatasetError: shards are missing, or the class names of the new shards differ.
         SchemaError: the features of the new records differ from those of the dataset.
         CorruptShardError: a shard of the dataset is damaged.
         WriteError: a file can't be written.
@@ -178,29 +161,11 @@ def append(
     before = find_sources(root, settings.folder)
     for lack in faults_of(before, {}).entries:
         raise DatasetError(lack.fault.message, path=lack.path)
+    _check_holds_records(source, root)
     carried = CarriedMetadata([root], before.paths)
-    if holds_records := _holds_records(source):
-        add = partial(_new_records, source, settings, before, options)
-        if options.dedupe:
-            raise UsageError("--dedupe applies to images, not to records", path=source)
-    else:
-        add = partial(_new_images, source, settings, before, options, carried)
-        if additions_json(options):
-            raise UsageError("--fill and --add-source apply to records, not to images", path=source)
-    plan = partial(_plan_version, source, settings, before, options, add)
-    facts = {
-        "split": options.split,
-        "dedupe": options.dedupe,
-        **additions_json(options),
-        "written": carried.written,
-    }
-    texts = partial(_texts, carried, settings)
-    if not holds_records:
-        settings = replace(settings, workers=ImageThreads(options.workers or cores()))
-    try:
-        return run_job(settings, "append", facts, partial(plan, looks_first=False), texts)
-    except EmptyShardError:
-        return run_job(settings, "append", facts, partial(plan, looks_first=True), texts)
+    plan = partial(_plan_version, source, settings, before, options)
+    facts = {"split": options.split, **additions_json(options)}
+    return run_job(settings, "append", facts, plan, partial(_texts, carried, settings))
 
 
 def _new_version(root: AnyPath, options: AppendOptions) -> JobSettings:
@@ -224,10 +189,7 @@ def _plan_version(
     settings: JobSettings,
     before: DatasetFiles,
     options: AppendOptions,
-    add: Callable[..., tuple[JobPlan, ColumnsFold]],
     scratch: Path,
-    *,
-    looks_first: bool,
 ) -> JobPlan:
     """Plan to link the shards of a dataset, and to write those that are added to them."""
     shards, notes = before.paths, [*before.notes]
@@ -236,13 +198,7 @@ def _plan_version(
         notes.append(f"{what}, so unchanged shards are copied")
     with open_regular(shards[0]) as first:
         compression = detect_compression(first)  # readers take one for all
-    scan = partial(
-        scan_records,
-        scratch=scratch,
-        workers=options.workers,
-        on_progress=settings.on_progress,
-    )
-    added, new = add(compression, scan, scratch, looks_first)
+    added, new = _new_records(source, settings, before, options, compression, scratch)
     try:  # some records are enough, if they have the same features
         first_shards = [next(iter(split.shards)) for split in before.splits.values()]
         _check_columns(new, fold_first(first_shards), source)
@@ -253,7 +209,6 @@ def _plan_version(
         added,
         tasks=numbered([*link_tasks, *added.tasks], settings.name),
         inputs=[*((str(task.source), task.stamp) for task in link_tasks), *added.inputs],
-        options=None,
         warnings=(*notes, *added.warnings),
     )
 
@@ -264,14 +219,23 @@ def _texts(
     return carried.texts(settings.name, settings.version, splits)
 
 
-def _holds_records(source: str | os.PathLike[str]) -> bool:
-    """Return whether a source consists of shards; otherwise it is read as images."""
+def _check_holds_records(source: str | os.PathLike[str], root: AnyPath) -> None:
+    """Raise a `UsageError` if a source exists and does not consist of shards."""
     try:
         first = locate_shards(source).paths[0]
         with open_regular(first) as file:
-            return bool(is_shard_name(first.name)) or starts_record(file.read(4096))
+            holds_records = is_shard_name(first.name) or starts_record(file.read(4096))
     except (ShardError, DatasetError, OSError):
-        return False
+        holds_records = not as_path(source).exists()  # which another error reports
+    if not holds_records:
+        labels = [path for path in (root / LABELS, root / LABEL_MAP) if path.exists()]
+        names = "".join(f" --labels {printable(str(path))}" for path in labels[:1])
+        shown = printable(str(as_path(source)))
+        raise UsageError(
+            "not TFRecord files",
+            path=source,
+            hint=f"write images with tfrtool write {shown} NEW{names}, and append NEW",
+        )
 
 
 def _new_records(
@@ -280,8 +244,7 @@ def _new_records(
     before: DatasetFiles,
     options: AppendOptions,
     compression: Compression,
-    scan: Callable[..., SourceRecords],
-    *_: object,
+    scratch: Path,
 ) -> tuple[JobPlan, ColumnsFold]:
     """Plan to copy the records of shards, one shard from one; return what they hold, too."""
     found, split = find_sources(source, settings.folder), options.split
@@ -293,7 +256,13 @@ def _new_records(
         what = f"its type of {name!r} differs from that of the dataset, so its meaning would change"
         raise DatasetError(what, path=source)
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
-    table = scan(found, stop=settings.stop)
+    table = scan_records(
+        found,
+        scratch,
+        workers=options.workers,
+        on_progress=settings.on_progress,
+        stop=settings.stop,
+    )
     columns, additions = fold_columns(found.paths, workers=settings.workers), Additions()
     if additions_json(options):
         known = fold_first([next(iter(one.shards)) for one in before.splits.values()])
@@ -320,176 +289,6 @@ def _fold_with(additions: Additions, shards: Sequence[AnyPath]) -> ColumnsFold:
         while batch := [*islice(records, _BATCH)]:
             fold.add([additions.apply(path, one.payload, one.index) for one in batch])
     return fold
-
-
-def _new_images(
-    source_path: str | os.PathLike[str],
-    settings: JobSettings,
-    before: DatasetFiles,
-    options: AppendOptions,
-    carried: CarriedMetadata,
-    compression: Compression,
-    scan: Callable[..., SourceRecords],
-    scratch: Path,
-    looks_first: bool,
-) -> tuple[JobPlan, ColumnsFold]:
-    """Plan to write images like those of the dataset; return what they hold, too.
-
-    Their split is the given one; or that of the source; or the one that `write` would draw; or
-    the only one of the dataset. The carried metadata gets their new classes.
-    """
-    root, written = before.folders[0], carried.written
-    _check_usual_features(written, root)
-    write_options = _options_of(
-        written,
-        source_path,
-        compression=compression.value,
-        dedupe=options.dedupe,
-        workers=options.workers,
-        starting=options.starting,
-    )
-
-    def adapt(source: Source, chosen: WriteOptions) -> tuple[Source, WriteOptions]:
-        classes = _classes(source.labels, source_path, root, carried, accept=options.new_classes)
-        shares: Mapping[str, float] = {}
-        if not source.splits:
-            shares = _shares(source_path, chosen.splits or {}, written, before, options)
-        return replace(source, labels=classes), replace(chosen, splits=shares)
-
-    known = None
-    if options.dedupe:
-        known = KnownImages(scan(before, scratch=None, marker=_digest_images, dtype=DIGESTS).marks)
-    images = ImageJob(
-        as_text(source_path),
-        settings,
-        write_options,
-        looks_first=looks_first,
-        adapt=adapt,
-        known=known,
-    )
-    plan = images.plan(scratch)
-
-    features: dict[str, bytes | int] = {"image": b"", "image/filename": b"", "label": 0}
-    if write_options.encode == "raw":
-        features |= {"image/height": 0, "image/width": 0, "image/channels": 0}
-    fold = ColumnsFold()
-    fold.add([encode_example(features)])
-    tasks = [replace(task, split=options.split or task.split) for task in plan.tasks]
-    return replace(plan, tasks=tasks, rejected=partial(_rejected, images)), fold
-
-
-def _shares(
-    source_path: str | os.PathLike[str],
-    shares: Mapping[str, float],
-    written: Mapping[str, Any],
-    before: DatasetFiles,
-    options: AppendOptions,
-) -> Mapping[str, float]:
-    """Return the share of new images for each split; `UsageError` if nothing says it."""
-    if options.split:
-        return {options.split: 1.0}
-    # The report has neither the groups nor how many of each label a split should get.
-    if len(shares) > 1 and not any(map(written.get, ("stratify", "group_by"))):
-        return shares
-    if len(before.splits) > 1:
-        raise _unclear_split(source_path, before)
-    return {next(iter(before.splits)): 1.0}
-
-
-def _rejected(images: ImageJob, files: Sequence[FinishedFile]) -> list[LeftOut]:
-    """Return the images that were not written."""
-    account = images.left_out()
-    for file in files:
-        if IMAGES in file.facts:
-            account.merge(account_of(file))
-    account.trim("rejected")
-    return [LeftOut(key=printable(key), reason=why) for key, why in account.rejected]
-
-
-def _classes(
-    labels: Sequence[str],
-    source: str | os.PathLike[str],
-    root: AnyPath,
-    carried: CarriedMetadata,
-    *,
-    accept: bool,
-) -> tuple[str, ...]:
-    """Return the classes of the dataset, then those of new images."""
-    classes = read_class_names(root, "label")
-    if classes is None:
-        raise DatasetError(f"has no {LABELS}, which lists the classes in order", path=root)
-    new = [label for label in labels if label not in classes]
-    if new and not accept:
-        raise UsageError(
-            "has classes that the dataset lacks",
-            path=source,
-            expected=", ".join(classes[:_SHOWN]),
-            found=", ".join(new[:_SHOWN]),
-            hint="use --new-classes to add them",
-        )
-    if new:
-        carried.labels[LABELS] = "".join(f"{label}\n" for label in (*classes, *new))
-    if new and carried.features is not None:
-        with reading_metadata(root / FEATURES, "TFDS"):
-            described = carried.features["featuresDict"]["features"]["label"]
-            described["classLabel"]["numClasses"] = str(len(classes) + len(new))
-    return (*classes, *new)
-
-
-def _check_usual_features(write_options: Mapping[str, Any], root: AnyPath) -> None:
-    """Raise a `DatasetError` if a dataset has features that `write` doesn't give images alone."""
-    if "image" in write_options:
-        raise DatasetError(
-            "its images were re-encoded by tfrtool edit, so new images would not match them",
-            path=root,
-            hint="append TFRecord files instead",
-        )
-    for name in _NOT_OF_IMAGES:
-        value = write_options.get(name)
-        if value and (name != "labels" or value == KEEP):
-            raise DatasetError(
-                f"was written with {option_name(name)}, which append can't repeat",
-                path=root,
-                hint="write TFRecord files with the same options, and append those",
-            )
-
-
-def _options_of(
-    report: Mapping[str, Any], source: str | os.PathLike[str], **others: Any
-) -> WriteOptions:
-    """Return the options that are in the report of a `write`, with others."""
-    with reading_metadata(REPORT, "tfrtool"):
-        size = report.get("resize")
-        pairs = [str(split).rpartition("=") for split in report.get("splits", ())]
-        total = sum(float(share) for *_, share in pairs) or 1.0  # reports have six digits of each
-        names = ("check", "encode", "quality", "orient", "seed", "shuffle", "label_from")
-        known = {name: report[name] for name in names if name in report}
-        known["label_depth" if Path(source).is_dir() else "label_column"] = report.get(
-            "label_depth" if Path(source).is_dir() else "label_column"
-        )
-        if size is not None:
-            known["resize"] = size["shorter"] or (size["width"], size["height"])
-        return WriteOptions(
-            splits={name: float(share) / total for name, _, share in pairs},
-            shard_size=f"{whole_number(report.get('shard_bytes', 128 * 1024**2))}B",
-            **known,
-            **others,
-        )
-
-
-def _digest_images(
-    path: Path,  # noqa: ARG001
-    records: list[Record],
-    report: OnFault,  # noqa: ARG001
-) -> Iterator[tuple[list[Record], Rows]]:
-    """Make a digest of the image of each record; zeros where there is none."""
-    marks = np.zeros(len(records), DIGESTS)
-    for at, record in enumerate(records):
-        with suppress(ValueError):
-            for value in decode_example(record.payload).values("image"):
-                if isinstance(value, bytes):
-                    marks[at] = digest_halves([value])[0]
-    yield records, marks
 
 
 def _unclear_split(source: str | os.PathLike[str], before: DatasetFiles) -> UsageError:

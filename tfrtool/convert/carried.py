@@ -12,7 +12,6 @@ from tfrtool.examples.tfds_metadata import (
     FEATURES,
     KEYPOINTS,
     LABEL_MAP,
-    REPORT,
     Json,
     SplitInfo,
     connector,
@@ -21,14 +20,6 @@ from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import dataset_texts
-
-_WRITTEN = (
-    "check", "encode", "resize", "quality", "orient", "label_from", "splits", "seed", "shuffle",
-    "shard_bytes", "image", "stratify", "group_by",
-    "annotations", "columns", "labels", "multi_label", "layout", "label_column", "label_depth",
-    "class_map", "only_classes",
-)  # fmt: skip
-"""Options of `write` that `append` needs for images; ``image`` is one that `edit` re-encoded."""
 
 _CLASSES = (".labels.txt", LABEL_MAP, KEYPOINTS)
 """What the files with class names end in."""
@@ -42,8 +33,6 @@ class CarriedMetadata:
         features: the contents of features.json; None where there is none, or they differ.
         info: the contents of dataset_info.json; empty where there is none.
         types: types that features store as others, by the schemas next to the shards.
-        written: the options of the `write` that made the records, which each job since has handed
-            on; empty where they are not known, or differ.
         warnings: what could not be kept, a sentence each.
     """
 
@@ -60,7 +49,6 @@ class CarriedMetadata:
         self.warnings: list[str] = []
         homes: dict[str, AnyPath] = {}
         self._described: list[Any] = []
-        written = []
         for folder in folders:
             for path in sorted(p for p in folder.iterdir() if p.name.endswith(_CLASSES)):
                 with reading_metadata(path, "TFDS"):
@@ -82,10 +70,6 @@ class CarriedMetadata:
                     )
                 self.features, homes[FEATURES] = features, folder
             self.info = self.info or _object(folder / DATASET_INFO)
-            with reading_metadata(folder / REPORT, "tfrtool"):
-                options = _object(folder / REPORT).get("options", {})
-                options = options.get("written", options)
-                written.append({key: options[key] for key in _WRITTEN if key in options})
         if self.warnings:
             self.features = None
         self.types = StoredTypes.read(shards)
@@ -98,8 +82,6 @@ class CarriedMetadata:
             for name in sorted(names)
         ]
         self.warnings += self._type_warnings
-        same = written[1:] == written[:-1]
-        self.written: dict[str, Any] = written[0] if written and same else {}
 
     def join_features(self) -> None:
         """Describe the features of all directories, if no two descriptions of one differ."""

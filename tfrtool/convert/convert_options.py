@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -21,7 +20,6 @@ from tfrtool.inspection.inspect_options import StoredOptions
 from tfrtool.inspection.shard_options import ProtoOptions
 from tfrtool.records.shard_sets import check_split_name
 from tfrtool.sources.formats.csv_options import CsvOptions
-from tfrtool.sources.items import Starting
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.writing.run_options import (
     SEEDS,
@@ -204,17 +202,6 @@ class AppendOptions(RunOptions, MergeOptions):
         metavar="NAME",
         group="Source",
     )
-    new_classes: bool = option(
-        False,
-        "Accept classes that DATASET doesn't have; they are numbered after its own.",
-        group="Source",
-    )
-    dedupe: bool = option(
-        False,
-        "Skip images that DATASET already has, or that SOURCE repeats, and list them (exit code "
-        "3).",
-        group="Source",
-    )
     out: str | os.PathLike[str] | None = option(
         None,
         "Directory of the new version. Required if DATASET is not named after a version.  "
@@ -228,9 +215,6 @@ class AppendOptions(RunOptions, MergeOptions):
         "Number of the new version.  [default: next minor version]",
         metavar="X.Y.Z",
         group="Output",
-    )
-    starting: Starting = option(
-        nullcontext, "Returns a context manager that is active while TensorFlow loads.", cli=None
     )
 
     def __post_init__(self) -> None:

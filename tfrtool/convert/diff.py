@@ -28,7 +28,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import digest_text
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.writing.known_images import DIGESTS, digest_halves
+from tfrtool.writing.digests import DIGESTS, digest_halves
 
 _HALVES = np.dtype(DIGESTS)
 _KEYED = np.dtype([("payload", _HALVES), ("key", _HALVES), ("known", "?")])

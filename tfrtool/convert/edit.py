@@ -436,9 +436,7 @@ def edit(
             return carried.texts(settings.name, settings.version, splits)
 
         facts = changes.to_json() | ({"class_map": [*options.class_map]} if class_map else {})
-        facts |= {"on_error": options.on_error, "written": carried.written}
-        if changes.recipe:
-            facts["written"] = carried.written | {"image": changes.image}
+        facts |= {"on_error": options.on_error}
         return run_job(settings, "edit", facts, lambda _: plan, metadata)
 
 

@@ -25,8 +25,8 @@ from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import file_sha256, open_regular
 from tfrtool.storage.remote_path import AnyPath
+from tfrtool.writing.digests import DIGESTS, digest_halves
 from tfrtool.writing.job_report import JobReport
-from tfrtool.writing.known_images import DIGESTS, digest_halves
 from tfrtool.writing.run_options import JobSettings
 
 _RULES = ("keep", "drop", "where", "dedupe", "dedupe-by", "sample")

@@ -228,7 +228,6 @@ def copy_records(
         **_written_as(options, shuffle_seed),
         **rules,
         **additions_json(merge),
-        "written": _write_options(carried, rules),
     }
     worth = _MIN_BYTES_PER_PROCESS[options.compression == "none"]
     metadata = partial(_metadata, carried, settings, merge, names)
@@ -259,14 +258,6 @@ def _written_as(options: CopyOptions, shuffle_seed: int | None) -> dict[str, Any
         "shuffle": shuffle_seed is not None,
     }
     return facts if shuffle_seed is None else {**facts, "seed": shuffle_seed}
-
-
-def _write_options(carried: CarriedMetadata, rules: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of `write` that describe the records, with the splits that they get."""
-    if "splits" not in rules:
-        return carried.written
-    unchanged = {key: value for key, value in carried.written.items() if key not in rules}
-    return unchanged | {key: rules[key] for key in ("splits", "seed")}
 
 
 def _selection(

@@ -30,7 +30,6 @@ from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.progress import count_work
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import FinishedFile, Written
-from tfrtool.writing.known_images import KnownImages
 
 IMAGES = "images"
 """Unit of the progress of a write, and key of an `ImageAccount` in the facts of a shard."""
@@ -40,8 +39,6 @@ _BATCH, _BATCH_ITEMS = 512 * 1024, 32
 
 _AT_ONCE = 2
 """Shards that are written here at a time: one is flushed and read back while the next one grows."""
-
-_KNOWN = "exact duplicate of an existing image"
 
 _INVERSE = {6: 8, 8: 6}
 """The orientation that undoes another; the others undo themselves."""
@@ -77,26 +74,16 @@ class RecordMaker:
         recipe: ImageRecipe,
         *,
         skip_bad: bool = True,
-        known: KnownImages | None = None,
     ) -> None:
-        """Make records with the features of a source, but not of images that are known.
-
-        Bad images raise an error unless they are skipped.
-        """
+        """Make records with the features of a source; bad images are skipped, or raise an error."""
         self.reader, self.features, self.labels = source.reader, source.features, source.labels
-        self.recipe, self.skip_bad, self.known = recipe, skip_bad, known
+        self.recipe, self.skip_bad = recipe, skip_bad
         self.numbers = {label: number for number, label in enumerate(source.labels)}
 
     def skipping(self) -> "RecordMaker":
         """Return the same, but bad images raise no error."""
-        other = self.without_known()
-        other.skip_bad = True
-        return other
-
-    def without_known(self) -> "RecordMaker":
-        """Return the same, but no images are known."""
         other = copy(self)
-        other.known = None
+        other.skip_bad = True
         return other
 
     def check(self, item: Item) -> tuple[bytes, Finding]:
@@ -120,19 +107,10 @@ class RecordMaker:
                 problem = _annotation_problem(item, data)
             digest = digest_of(data) if problem is None else 0
             finding = Finding(digest, verdict.format, problem, verdict.conversion)
-            if problem is None and self.is_known(item, data, finding):
-                return data, Finding(0, problem=_KNOWN)
         if finding.problem is not None and not self.skip_bad:
             where, hint = self.reader.describe(item), "use --on-error skip to skip such images"
             raise SourceError(finding.problem, path=where, hint=hint)
         return data, finding
-
-    def is_known(self, item: Item, data: bytes, finding: Finding) -> bool:
-        """Return whether the image that would be written is known."""
-        if self.known is None:
-            return False
-        rendered = self.render(item, data, finding)
-        return (data if rendered is None else rendered.data) in self.known
 
     def read_again(self, item: Item, finding: Finding) -> bytes:
         """Return the bytes of an image that was checked; `WriteError` if they have changed."""
@@ -350,18 +328,14 @@ class ImageShard(FileTask):
         images: its images, in order.
         maker: what makes records of them.
         compression: the file's.
-        tensorflow: whether TensorFlow frames the records; else the same frames are our own.
         threads: number of threads that make records; 0 for a task in a process of its own.
-        unit: unit of its progress.
     """
 
     new: ClassVar[bool] = True
     images: Iterable[PlannedImage]
     maker: RecordMaker
     compression: Compression
-    tensorflow: bool = True
     threads: int = 0
-    unit: str = IMAGES
 
     def write(self, path: Path) -> Written:
         """Write the shard, and read it back.
@@ -375,16 +349,13 @@ class ImageShard(FileTask):
                 read back as it was written.
             EmptyShardError: no image can be written.
         """
-        framing = None
-        if self.tensorflow:
-            import tensorflow as tf
+        from tensorflow.io import TFRecordWriter
 
-            framing = tf.io.TFRecordWriter
         account, jobs = ImageAccount(), batches(self.images, attrgetter("item.bytes"))
         target, recipe = path.with_name(self.name), self.maker.recipe
         with (
             nullcontext() if self.threads else quiet_pillow(),
-            ShardWriter(path, self.compression, framing=framing, target=target) as writer,
+            ShardWriter(path, self.compression, framing=TFRecordWriter, target=target) as writer,
         ):
             records = partial(_records_of, self.maker)
             computes = not recipe.always and recipe.check is not Check.DECODE
@@ -392,7 +363,7 @@ class ImageShard(FileTask):
                 for item, finding, _ in batch:
                     account.add(item, finding, self.maker)
                 writer.write(payload for *_, payload in batch if payload is not None)
-                count_work(len(batch), self.unit)
+                count_work(len(batch), IMAGES)
         if not writer.tally.records:
             raise EmptyShardError
         facts = {IMAGES: account.to_text()}
@@ -409,8 +380,6 @@ def _records_of(
             data, finding = maker.check(item)
         elif finding.problem is None:
             data = maker.read_again(item, finding)
-            if maker.is_known(item, data, finding):
-                finding = Finding(0, problem=_KNOWN)
         payload = None if finding.problem is not None else maker.payload(item, data, finding)
         records.append((item, finding, payload))
     return records
@@ -419,12 +388,10 @@ def _records_of(
 class ImageThreads(Threads):
     """Threads of this process that write shards of images."""
 
-    def __init__(
-        self, workers: int, starting: Starting = nullcontext, *, tensorflow: bool = False
-    ) -> None:
+    def __init__(self, workers: int, starting: Starting = nullcontext) -> None:
         """Take the number of threads; TensorFlow is loaded in the context ``starting()``."""
         super().__init__(min(workers, _AT_ONCE))
-        self._workers, self._starting, self._tensorflow = workers, starting, tensorflow
+        self._workers, self._starting = workers, starting
 
     def threads_of(self, shards: int) -> int:
         """Return how many threads make the records of each shard."""
@@ -435,7 +402,7 @@ class ImageThreads(Threads):
     ) -> Iterator[Result]:
         """Yield the results of tasks; TensorFlow is loaded before the first."""
         tasks = [*tasks]
-        if tasks and self._tensorflow:
+        if tasks:
             with self._starting():
                 import tensorflow  # noqa: F401
         with quiet_pillow():

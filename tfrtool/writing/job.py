@@ -17,7 +17,6 @@ from tfrtool.records.count import INDEX
 from tfrtool.records.random_access import write_index
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally
-from tfrtool.sources.items import LeftOut
 from tfrtool.storage.atomic_files import new_file_by_name
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, count_work
@@ -102,7 +101,6 @@ class JobPlan:
         read: all records of the sources; None adds up what the tasks read.
         faults: damage in the sources.
         skipped: number of records that no task sees, by the rule that skipped them.
-        rejected: returns the skipped images, given the files that were written.
         warnings: warnings, one sentence each.
     """
 
@@ -112,7 +110,6 @@ class JobPlan:
     read: Tally | None = None
     faults: Faults = field(default_factory=Faults)
     skipped: Mapping[str, int] = field(default_factory=dict)
-    rejected: Callable[[Sequence[FinishedFile]], Sequence[LeftOut]] = lambda _: ()
     warnings: Sequence[str] = ()
 
     def digest(self, settings: JobSettings) -> str:
@@ -367,7 +364,6 @@ def _job_report(state: JobState) -> JobReport:
         skipped=dict(planned.skipped),
         corrupt=planned.faults.count + sum(file.corrupt for file in files),
         faults=(*planned.faults.entries, *(fault for file in files for fault in file.faults)),
-        rejected=tuple(planned.rejected(files)),
         metadata=(),
         dropped=dict(dropped),
         **facts,

@@ -12,7 +12,6 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, FEATURES, SplitInfo
 from tfrtool.records.count import INDEX, as_error
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally, digest_text
-from tfrtool.sources.items import LeftOut
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_values import to_json_values
@@ -24,7 +23,7 @@ _FAULTS_KEPT = 1000
 _KEYS = (
     "command", "dataset", "name", "dry_run", "splits", "records_in", "records_out", "digest_in",
     "digest_out", "skipped", "corrupt", "resumed", "seconds", "plan", "options", "metadata",
-    "faults", "rejected", "complete", "warnings",
+    "faults", "complete", "warnings",
 )  # fmt: skip
 """The keys of a job's report, in the order in which people read them."""
 
@@ -228,7 +227,6 @@ class RunReport:
         dry_run: whether nothing was written. Files then have no digests, and their sizes are those
             of the uncompressed records.
         splits: splits by name.
-        rejected: skipped images, with the reason.
         resumed: number of files taken from an interrupted run.
         seconds: duration, in seconds.
         plan: digest of everything that the files depend on.
@@ -242,7 +240,6 @@ class RunReport:
     name: str
     dry_run: bool = False
     splits: Mapping[str, SplitReport]
-    rejected: tuple[LeftOut, ...] = ()
     resumed: int = 0
     seconds: float = 0.0
     plan: str = ""

@@ -1,7 +1,6 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import TABLE_NAMES, open_source
 from tfrtool.storage.arguments import as_path, as_text
-from tfrtool.storage.progress import RECORDS
 from tfrtool.writing.image_findings import SourceFindings, check_all
 from tfrtool.writing.image_task import (
     IMAGES,
@@ -31,15 +29,12 @@ from tfrtool.writing.image_task import (
 )
 from tfrtool.writing.job import JobPlan, JobState, run_tasks
 from tfrtool.writing.job_report import ShardReport
-from tfrtool.writing.known_images import KnownImages
 from tfrtool.writing.run_options import JobSettings
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import RecordSizes, plan_shards
 from tfrtool.writing.write_report import WriteReport, complete_report, metadata_texts, report_on
 
 _SPLITS_SHOWN = 10
-
-Adapt = Callable[[Source, WriteOptions], tuple[Source, WriteOptions]]
 
 
 @takes(WriteOptions)
@@ -95,8 +90,6 @@ class ImageJob:
         options: WriteOptions,
         *,
         looks_first: bool = False,
-        adapt: Adapt | None = None,
-        known: KnownImages | None = None,
     ) -> None:
         """Prepare to write the images of a source.
 
@@ -105,16 +98,12 @@ class ImageJob:
             settings: where to write.
             options: what to write, and how.
             looks_first: whether to check all images before the plan.
-            adapt: for another job that also writes images: changes the source and the options once
-                it is known. TensorFlow isn't needed then, and splits may be empty.
-            known: images that are not to be written again.
         """
         self._source_text, self._settings, self._options = source, settings, options
-        self._adapt, self._known, self._tensorflow = adapt, known, adapt is None
         pool = options.pool
         self._cluster = pool if isinstance(pool, Engine) else None
         self._workers = options.workers or cores()
-        self.threads = ImageThreads(self._workers, options.starting, tensorflow=self._tensorflow)
+        self.threads = ImageThreads(self._workers, options.starting)
         self._looks_first = looks_first
         self._findings: SourceFindings | None = None
         self._sizes: RecordSizes | None = None
@@ -131,15 +120,14 @@ class ImageJob:
         source, dry_run = self._open(scratch), self._settings.dry_run
         options = self._options
         draws = not source.splits and len(options.splits or ()) > 1
-        checks_known = self._looks_first or dry_run
-        self._looks_first |= options.dedupe or draws or (dry_run and not self._tensorflow)
+        self._looks_first |= options.dedupe or draws
         self._maker = maker = RecordMaker(
-            source, options.recipe, skip_bad=options.on_error == "skip", known=self._known
+            source, options.recipe, skip_bad=options.on_error == "skip"
         )
         if dry_run or not options.shards:
             self._sizes = RecordSizes(source, maker, self._workers)
         if self._looks_first or dry_run:
-            self._findings = self._look(scratch, checks_known)
+            self._findings = self._look(scratch)
         planned, digest = plan_shards(
             source,
             options,
@@ -149,7 +137,6 @@ class ImageJob:
             scratch,
             name=self._settings.name,
             skip_bad=self._looks_first,
-            may_lack_splits=not self._tensorflow,
         )
         self._tasks = [
             ImageShard(
@@ -160,9 +147,7 @@ class ImageJob:
                 images=shard.images,
                 maker=maker,
                 compression=Compression(options.compression),
-                tensorflow=self._tensorflow,
                 threads=0 if self._cluster else self.threads.threads_of(len(planned)),
-                unit=IMAGES if self._tensorflow else RECORDS,
             )
             for shard in planned
         ]
@@ -197,8 +182,6 @@ class ImageJob:
         source = open_source(self._source_text, *arguments)
         if options.ignore_splits:
             source = replace(source, splits=())
-        if self._adapt is not None:
-            source, options = self._adapt(source, options)
         if source.splits and options.splits:
             raise UsageError(
                 "--split cannot be used: the source has its own splits "
@@ -211,11 +194,10 @@ class ImageJob:
         self._source, self._options = source, options
         return source
 
-    def _look(self, scratch: Path, checks_known: bool) -> SourceFindings:
+    def _look(self, scratch: Path) -> SourceFindings:
         """Check all images; `SourceError` if none can be used."""
         source, workers = self._source, self._cluster or self._workers
-        maker = self._maker if checks_known else self._maker.without_known()
-        findings = check_all(source, maker, workers, self._settings.on_progress, scratch)
+        findings = check_all(source, self._maker, workers, self._settings.on_progress, scratch)
         if not findings.digests.any():
             position, problem = next(findings.problems)
             what = f"{printable(source.items[position].key)}: {problem}"

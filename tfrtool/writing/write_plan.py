@@ -73,7 +73,6 @@ def plan_shards(
     *,
     name: str = "data",
     skip_bad: bool = True,
-    may_lack_splits: bool = False,
 ) -> tuple[list[PlannedShard], str]:
     """Distribute images over splits and shards.
 
@@ -90,7 +89,6 @@ def plan_shards(
         name: name of the dataset.
         skip_bad: whether bad images are not planned; else they leave their shards a record shorter,
             as those do that were not checked.
-        may_lack_splits: whether a split may be empty.
 
     Returns:
         The shards, split by split, and a digest of the images and of what was found of them.
@@ -127,7 +125,7 @@ def plan_shards(
     planned: list[PlannedShard] = []
     for split, (start, end) in zip(splits, pairwise(accumulate(counts, initial=0)), strict=True):
         count = options.shards or 1
-        if start == end and (source_splits or may_lack_splits):
+        if start == end and source_splits:
             continue
         if start == end:
             raise _empty_split(split, followers, sum(counts), len(splits))

@@ -80,6 +80,7 @@ class WriteReport(RunReport):
         version: version of the dataset.
         bytes_estimated_from: number of images converted to estimate the sizes in a dry run. None if
             the sizes are known.
+        rejected: skipped images, with the reason.
         converted: re-encoded images: ``key``, ``from`` (the original format), ``reason``.
         ignored: files that are not images.
         duplicates: number of images that are exact duplicates of another one.
@@ -92,6 +93,7 @@ class WriteReport(RunReport):
 
     version: str
     bytes_estimated_from: int | None = None
+    rejected: tuple[LeftOut, ...] = ()
     converted: tuple[Mapping[str, str], ...]
     ignored: tuple[LeftOut, ...]
     duplicates: int

@@ -11,22 +11,22 @@ from tfrtool.convert.convert_options import AppendOptions
 
 
 @command(
-    "tfrtool append ~/tensorflow_datasets/pets/1.0.0 more_photos --dedupe",
-    "tfrtool append shards/pets more_photos --out shards/more_pets --split train",
+    "tfrtool append ~/tensorflow_datasets/pets/1.0.0 shards/new_pets",
+    "tfrtool append shards/pets shards/new_pets --out shards/more_pets --split train",
     "tfrtool append ~/tensorflow_datasets/pets/1.0.0 'new/*.tfrecord' --version 2.0.0",
     options=AppendOptions,
 )
 @click.argument("dataset", type=INPUT)
 @click.argument("source", type=INPUT)
 def append_command(dataset: str, source: str, **words: Any) -> Outcome:
-    """Add images or records to a dataset, as a new version of it.
+    """Add records to a dataset, as a new version of it.
 
     DATASET is a dataset directory. It stays unchanged: the new version has hard links to its
-    shards. SOURCE holds images, as for tfrtool write, or shards. Existing records keep their split,
-    and classes their number.
+    shards. SOURCE consists of shards, such as a dataset directory. Existing records keep their
+    split.
 
-    Exit code 3 means that images or records were skipped.
+    Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.convert.append import append
 
-    return run_job(append, dataset, source, loads_tensorflow=True, **words)
+    return run_job(append, dataset, source, **words)
