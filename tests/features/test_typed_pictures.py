@@ -63,6 +63,8 @@ def test_channels_are_drawn_beside_each_other(tmp_path: Path, run: Run) -> None:
         assert run("inspect", "images", *shards, "--out", out)[:1] == (0,)
         sheets.append(tiles(out).crop((20, 50, 150, 180)).tobytes())
     assert sheets[0] == sheets[1]
+    code, verdict, _ = run("verify", "--images", shard)
+    assert (code, "neither images" in verdict) == (0, False)
     assert run("inspect", "images", single, "--out", tmp_path / "single.png")[0] == 0
     picture = tfrtool.contact_sheet(shard, tmp_path / "d.png", thumb=64)
     assert (len(picture.broken), picture.guessed) == (0, 0)

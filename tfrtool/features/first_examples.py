@@ -81,8 +81,9 @@ class FirstExamples:
     def field_of(self, name: str) -> Field:
         """Return a feature as it is stored, as far as these records show."""
         dtype = self.stored_type(name)
-        values = Values(kind=Kind.BYTES)
+        info = {"optional": True, "empty_is_missing": True}  # in other records, perhaps
+        values = Values(kind=Kind.BYTES, info=info)
         if dtype in (DType.INT64, DType.FLOAT32):
-            values = Values(kind=Kind.NUMBER, dtype=dtype.value)
+            values = Values(kind=Kind.NUMBER, dtype=dtype.value, info=info)
         is_single = all(len(found) == 1 for found in self.values(name))
         return values if is_single else ListOf(item=values)

@@ -70,6 +70,7 @@ def _sizes_of_feature(
         return None
     numbers = numbers_of(lists.values)
     outside = np.flatnonzero(numbers.view(np.uint64) > MAX_LENGTH)
+    outside = outside[tensors[lists.owners(outside)] > 0]
     if outside.size:
         misfits.add(lists.owners(outside), name, "sizes", numbers[outside])
         return None

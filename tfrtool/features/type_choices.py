@@ -92,14 +92,14 @@ def _retyped(item: Field, name: str, values: Values, first: FirstExamples) -> Fi
         path = next((leaf.path for leaf in leaves_of(inner, name)), f"{name}/...")
         what = f"{name!r} is a struct, which can't have the type {values}"
         raise UsageError(what, hint=f"name one of its fields, such as {path}")
-    strings = first.values(name) if values.encoding is not Encoding.NONE else []
+    strings = [found for found in first.values(name) if isinstance(found[0], bytes)]
     is_list = isinstance(item, ListOf)
     if values.encoding is Encoding.NONE:
         is_list = is_list and not values.shape
     elif values.encoding is Encoding.RAW and is_list:
         sizes = {len(string) for found in strings for string in found if len(found) > 1}
         is_list = not sizes or not sizes <= {1, ITEM_SIZES[values.dtype]}
-    values = _with_rank(values, name, strings[:1], first)
+    values = _with_rank(values, name, strings, first)
     info = {key: inner.info[key] for key in _KEPT_INFO if key in inner.info}
     values = replace(values, info={**values.info, **info})
     return _in_lists(item, values) if is_list else values

@@ -117,7 +117,7 @@ def pictures_in(
     if roles.array is not None:
         yield from ((label, *drawn) for drawn in roles.array.pictures(payload, box))
         return
-    joined = _joined(example.features.get(name))
+    joined = joined_bytes(example.features.get(name))
     if joined is not None:
         yield label, "", decode_picture(joined, box, sides)
         return
@@ -149,7 +149,7 @@ def _image(features: Mapping[str, Feature], _: DatasetInfo | None) -> str | None
     for name in _NUMBER_IMAGES:
         item = features.get(name, Feature(dtype=None, values=()))
         length = len(item.values)
-        if _joined(item) is not None:
+        if joined_bytes(item) is not None:
             return name
         if item.dtype in _NUMBERS and (length >= _FEWEST_NUMBERS or has_shape(name, length)):
             return name
@@ -176,7 +176,7 @@ def _sides(features: Mapping[str, Feature], image: str) -> Sides | None:
     return sides if len(sides) > 1 else None
 
 
-def _joined(feature: Feature | None) -> bytes | None:
+def joined_bytes(feature: Feature | None) -> bytes | None:
     """Return the bytes of a feature with a string for each; None if it is something else."""
     values = () if feature is None else feature.values
     if len(values) < _FEWEST_NUMBERS or feature is None or feature.dtype is not DType.STRING:

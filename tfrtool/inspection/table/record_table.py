@@ -19,13 +19,13 @@ from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.value_types import map_values, texts_of
-from tfrtool.examples.example import DType, PayloadKind, classify_payload, decode_example
+from tfrtool.examples.example import DType, PayloadKind, Value, classify_payload, decode_example
 from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_lists import ends_of, list_of
 from tfrtool.features.types import Encoding, Field, ListOf, Struct
 from tfrtool.images.pixels import LOOK_BOX, look_at
-from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_in
+from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, joined_bytes, pictures_in
 from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.inspection.rows.sandbox import readable_type
 from tfrtool.inspection.rows.sql_child import check_address_space
@@ -385,7 +385,10 @@ def _image_row(payload: bytes, roles: ImageRoles) -> dict[str, Any]:
     row: dict[str, Any] = {} if look is None else look._asdict()
     row |= {"width": picture.width or None, "height": picture.height or None}
     feature = example.features.get(roles.image or "")
-    if feature is not None and feature.values and isinstance(value := feature.values[0], bytes):
+    value: Value | None = joined_bytes(feature)
+    if value is None and feature is not None and feature.values:
+        value = feature.values[0]
+    if isinstance(value, bytes):
         row["digest"] = int.from_bytes(hashlib.blake2b(value, digest_size=8).digest())
         if picture.problem is not None:
             row["fault"] = UNREADABLE_IMAGE
