@@ -426,7 +426,7 @@ ELSEWHERE = {
     "leave compile() out": "most models in tests/training/test_own_model.py are not compiled",
     "use it with --weights FILE": "tests/training/test_models.py loads such files",
     "use --outputs logits": "tests/training/test_heads.py trains on logits",
-    "use --fill NAME=VALUE to add what is missing": "tests/convert/test_merge.py adds it",
+    "add what is missing with tfrtool edit": "tests/convert/test_merge.py adds it",
     "use --allow-mixed to merge them anyway": "tests/convert/test_reshard.py merges them",
     "set TMPDIR to a folder on another disk": "tests/convert/test_local_copies.py fills one",
     "set TMPDIR to a folder that all nodes share": "tests/convert/test_store_targets.py has one",

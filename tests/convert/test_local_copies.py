@@ -30,7 +30,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "reshard": lambda src, to: tfrtool.reshard(src, to, shards=2),
     "shuffle": lambda src, to: tfrtool.reshard(src, to, shards=4, shuffle=True, seed=1),
     "merge": lambda src, to: tfrtool.reshard(
-        [f"{src}/part-{n:05d}-of-00003.tfrecord" for n in (0, 1, 2)], to, add_source="origin"
+        [f"{src}/part-{n:05d}-of-00003.tfrecord" for n in (0, 1, 2)], to
     ),
     "where": lambda src, to: tfrtool.filter_records(src, to, where="label = 1", dedupe=True),
     "edit": lambda src, to: tfrtool.edit(src, to, rename={"label": "class"}),

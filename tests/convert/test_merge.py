@@ -32,18 +32,20 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     return [dict(tfrtool.parse_example(one.payload)) for one in records if isinstance(one, Record)]
 
 
-def test_what_is_missing_is_filled_in(sources: tuple[Path, Path], tmp_path: Path) -> None:
-    """Only records that lack a feature get it, in its type; each says where it came from."""
-    with pytest.raises(tfrtool.SchemaError, match=r"w \(missing\).*--fill"):
+def test_what_is_missing_is_added_before_a_merge(
+    sources: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Sources with different features are refused until edit gives them the same."""
+    with pytest.raises(tfrtool.SchemaError, match=r"w \(missing\).*tfrtool edit --add"):
         tfrtool.reshard(sources, tmp_path / "out")
+    edited = ["edit", str(sources[1]), str(tmp_path / "filled"), "--add", "w:float32=7"]
+    assert main(edited) == 0
     report = tfrtool.reshard(
-        sources, tmp_path / "out", fill={"w": 7}, add_source="origin", shuffle=True, shards=3
+        [sources[0], tmp_path / "filled"], tmp_path / "out", shuffle=True, shards=3
     )
     assert (report.records_in, report.records_out) == (42, 42)
-    rows = _rows(tmp_path / "out")
-    weights = {row["id"]: row["w"] for row in rows}
+    weights = {row["id"]: row["w"] for row in _rows(tmp_path / "out")}
     assert weights == {n: n / 2 for n in range(30)} | {100 + n: 7.0 for n in range(12)}
-    assert Counter(row["origin"] for row in rows) == {b"a": 30, b"b": 12}
     assert tfrtool.verify(tmp_path / "out").is_sound
 
 
@@ -63,40 +65,13 @@ def test_all_differences_are_reported_at_once(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["--fill", "weight=1"], "no feature 'weight' for --fill"),
-        (["--fill", "w=heavy"], "'heavy' is not float32"),
-        (["--fill", "w=1", "--add-source", "id"], "already have a feature 'id'"),
-    ],
-)
-def test_impossible_additions(
-    sources: tuple[Path, Path], tmp_path: Path, words: list[str], error: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """A name that no source has, another type and a name that is taken are usage errors."""
-    assert main(["reshard", *map(str, sources), str(tmp_path / "out"), *words]) == 2
-    assert error in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_records_that_are_no_examples_are_not_changed(tmp_path: Path) -> None:
-    """Bytes are never appended to a payload of another kind."""
-    source = write_foreign(tmp_path / "a", [[tfrtool.encode_example({"a": 1}), b"not an example"]])
-    with pytest.raises(tfrtool.DatasetError, match="--add-source require"):
-        tfrtool.reshard(source, tmp_path / "out", add_source="origin")
-    assert not (tmp_path / "out").exists()
-
-
-def test_appended_records_are_filled_in(sources: tuple[Path, Path], tmp_path: Path) -> None:
-    """The dataset's records stay; new ones get what they lack."""
-    old, new = sources
+def test_appended_records_have_the_same_features(
+    sources: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The error names what is missing."""
     with pytest.raises(tfrtool.SchemaError, match="w"):
-        tfrtool.append(old, new, out=tmp_path / "out", split="train")
-    tfrtool.append(old, new, out=tmp_path / "out", split="train", fill={"w": 1.5})
-    weights = [row["w"] for row in _rows(tmp_path / "out")]
-    assert weights == [*(n / 2 for n in range(30)), *[1.5] * 12]
+        tfrtool.append(*sources, out=tmp_path / "out", split="train")
+    assert not (tmp_path / "out").exists()
 
 
 def test_samples_of_each_class_and_one_record_per_key(

@@ -25,7 +25,6 @@ JOBS: dict[str, Callable[..., Any]] = {
     "reshard": lambda src, to, **more: tfrtool.reshard(
         src, to, shards=3, shuffle=True, seed=1, **more
     ),
-    "merge": lambda src, to, **more: tfrtool.reshard(src, to, add_source="origin", **more),
     "filter": lambda src, to, **more: tfrtool.filter_records(src, to, sample=9, **more),
     "edit": lambda src, to, **more: tfrtool.edit(src, to, rename={"label": "class"}, **more),
     "convert": lambda src, to, **more: tfrtool.convert(src, to, to="jsonl", shards=2, **more),
@@ -113,31 +112,6 @@ def test_from_store_to_store_on_nodes(
     there, here = stored_digests(bucket), local_digests(local)
     assert there.pop("write_report.json") != here.pop("write_report.json")  # it names the sources
     assert there == here
-
-
-def test_records_are_completed_in_a_store(
-    bucket: Bucket, url: str, sources: tuple[Path, Path], tmp_path: Path
-) -> None:
-    """Records of a store that are merged or appended get what they lack, as on a disk."""
-    payload = tfrtool.encode_example({"image": b"x", "label": 1, "weight": 5})
-    weighted = write_foreign(tmp_path / "weighted", [[payload]])
-    folders = (*sources, weighted)
-    for folder in folders:
-        bucket.put_folder(folder, f"{folder.name}/")
-    stored = [f"{bucket.url}/{folder.name}" for folder in folders]
-    local = tmp_path / "cats" / "1.0.0"
-    found = []
-    for target, (first, second, third) in ((local, folders), (url, stored)):
-        origin: Any = {"add_source": "origin"}
-        tfrtool.reshard([third, first], target, fill={"weight": 2}, **origin)
-        report = tfrtool.append(target, second, fill={"weight": 3}, **origin)
-        assert report.records_out == 1 + RECORDS + MORE
-        after = str(target).replace("1.0.0", "1.1.0")
-        rows = tfrtool.read_table(after, columns=["origin", "weight"]).to_arrow().to_pylist()
-        found.append([(row["origin"], row["weight"]) for row in rows])
-    assert found[0] == found[1]
-    expected = [("weighted", 5), *[(sources[0].name, 2)] * RECORDS, *[(sources[1].name, 3)] * MORE]
-    assert sorted(found[0]) == sorted(expected)
 
 
 def test_compressed_sources_on_nodes(

@@ -6,13 +6,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tfrtool.convert.additions import Additions, additions_for, additions_json
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import AppendOptions
 from tfrtool.convert.reshard import CopyTask, fold_first
@@ -43,8 +41,6 @@ from tfrtool.examples.tfds_metadata import LABEL_MAP, LABELS, REPORT, SplitInfo
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard
-from tfrtool.records.framing import Record
-from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import VERSION, check_version, is_shard_name
 from tfrtool.records.shards import find_folders, locate_shards
 from tfrtool.records.tally import Tally
@@ -57,8 +53,6 @@ from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
 from tfrtool.writing.job_report import Faults, FinishedFile, JobReport, ShardReport, Written
 from tfrtool.writing.publish import listed_shards, read_object
 from tfrtool.writing.run_options import JobSettings, dataset_identity
-
-_BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +158,7 @@ def append(
     _check_holds_records(source, root)
     carried = CarriedMetadata([root], before.paths)
     plan = partial(_plan_version, source, settings, before, options)
-    facts = {"split": options.split, **additions_json(options)}
+    facts = {"split": options.split}
     return run_job(settings, "append", facts, plan, partial(_texts, carried, settings))
 
 
@@ -263,32 +257,15 @@ def _new_records(
         on_progress=settings.on_progress,
         stop=settings.stop,
     )
-    columns, additions = fold_columns(found.paths, workers=settings.workers), Additions()
-    if additions_json(options):
-        known = fold_first([next(iter(one.shards)) for one in before.splits.values()])
-        source_path = as_path(source)
-        of = {source_path: columns.columns(), before.folders[0]: known.columns()}
-        additions = additions_for(options, {source_path: found.paths}, of)
-        columns = _fold_with(additions, found.paths)
     tasks = [
-        CopyTask.of(picked, split_of[shard.path], compression, additions, stop=settings.stop)
+        CopyTask.of(picked, split_of[shard.path], compression, stop=settings.stop)
         for number, shard in enumerate(table.shards)
         for own in [table.records_of(number)]
         for picked in [PickedRecords(table, np.arange(own.start, own.stop))]
     ]
     inputs = [compression.value, *(shard.identity for shard in table.shards)]
     plan = JobPlan(tasks=tasks, inputs=inputs, faults=table.faults, warnings=found.notes)
-    return plan, columns
-
-
-def _fold_with(additions: Additions, shards: Sequence[AnyPath]) -> ColumnsFold:
-    """Return what records hold with the features that are added to them."""
-    fold = ColumnsFold()
-    for path in shards:
-        records = (item for item in read_shard(path) if isinstance(item, Record))
-        while batch := [*islice(records, _BATCH)]:
-            fold.add([additions.apply(path, one.payload, one.index) for one in batch])
-    return fold
+    return plan, fold_columns(found.paths, workers=settings.workers)
 
 
 def _unclear_split(source: str | os.PathLike[str], before: DatasetFiles) -> UsageError:

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
-from copy import deepcopy
 from typing import Any
 
 from tfrtool.errors import DatasetError
@@ -14,7 +13,6 @@ from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
     Json,
     SplitInfo,
-    connector,
 )
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
@@ -48,7 +46,6 @@ class CarriedMetadata:
         self.info: dict[str, Any] = {}
         self.warnings: list[str] = []
         homes: dict[str, AnyPath] = {}
-        self._described: list[Any] = []
         for folder in folders:
             for path in sorted(p for p in folder.iterdir() if p.name.endswith(_CLASSES)):
                 with reading_metadata(path, "TFDS"):
@@ -61,7 +58,6 @@ class CarriedMetadata:
                     )
                 homes.setdefault(path.name, path)
             features = _object(folder / FEATURES)
-            self._described += [features] if features else []
             if features and features != self.features:
                 if self.features is not None:
                     self.warnings.append(
@@ -73,7 +69,7 @@ class CarriedMetadata:
         if self.warnings:
             self.features = None
         self.types = StoredTypes.read(shards)
-        self._type_warnings = [
+        self.warnings += [
             f"{what} for {name!r} in {SCHEMA}, so the result has none"
             for what, names in (
                 ("the sources have different types", self.types.conflicts),
@@ -81,30 +77,6 @@ class CarriedMetadata:
             )
             for name in sorted(names)
         ]
-        self.warnings += self._type_warnings
-
-    def join_features(self) -> None:
-        """Describe the features of all directories, if no two descriptions of one differ."""
-        joined: dict[str, Json] = {}
-        for described in self._described:
-            with reading_metadata(FEATURES, "TFDS"):
-                for name, feature in described["featuresDict"]["features"].items():
-                    if joined.setdefault(name, feature) != feature:
-                        return
-        if joined:
-            self.features = connector("FeaturesDict", featuresDict={"features": joined})
-            self.warnings = [*self._type_warnings]
-
-    def describe(self, names: Collection[str], shards: Sequence[AnyPath]) -> None:
-        """Describe features of shards that no directory describes."""
-        if self.features is None or not (names and shards):
-            return
-        with reading_metadata(FEATURES, "TFDS"):
-            known: dict[str, Json] = self.features["featuresDict"]["features"]
-            missing = {*names}.difference(known)
-            if missing:
-                self.features = deepcopy(self.features)
-                self.features["featuresDict"]["features"] |= inferred_features(missing, shards)
 
     def texts(
         self, name: str, version: str, splits: Sequence[SplitInfo], form: str = "tfrecord"

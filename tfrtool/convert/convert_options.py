@@ -62,26 +62,6 @@ def _parse_added(name_of: str, texts: Iterable[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeOptions(Options):
-    """Options of jobs that give records of several sources the same features."""
-
-    fill: Mapping[str, Any] | None = option(
-        None,
-        "Add a feature with this value to the records that lack it. Repeatable.",
-        metavar="NAME=VALUE",
-        group="Source",
-        repeat=True,
-        parse=partial(_parse_added, "--fill"),
-    )
-    add_source: str | None = option(
-        None,
-        "Add a feature with the name of the record's source.",
-        metavar="NAME",
-        group="Source",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class CopyOptions(CompressionOptions):
     """Options of jobs that copy records into new shards."""
 
@@ -91,7 +71,7 @@ class CopyOptions(CompressionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReshardOptions(CopyOptions, MergeOptions):
+class ReshardOptions(CopyOptions):
     """Options of reshard."""
 
     splits: Mapping[str, float] | None = option(
@@ -193,7 +173,7 @@ class FilterOptions(CopyOptions, StoredOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AppendOptions(RunOptions, MergeOptions):
+class AppendOptions(RunOptions):
     """Options of append."""
 
     split: str | None = option(

@@ -1,7 +1,7 @@
 """Jobs that copy records unparsed: scan the sources, select and order records, copy them."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.convert.additions import Additions, additions_for, additions_json
 from tfrtool.convert.carried import CarriedMetadata
-from tfrtool.convert.convert_options import CopyOptions, MergeOptions, ReshardOptions
+from tfrtool.convert.convert_options import CopyOptions, ReshardOptions
 from tfrtool.convert.source_records import (
     FrameReader,
     OnFault,
@@ -36,7 +35,7 @@ from tfrtool.examples.tfds_metadata import SplitInfo
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.tally import Tally, Words, payload_key, seed_word, splitmix64
+from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
@@ -96,7 +95,6 @@ class CopyTask(FileTask):
     picked: PickedRecords = field(repr=False)
     compression: Compression
     stop: bool  # whether damage ends the job
-    additions: Additions = field(default_factory=Additions, repr=False)
 
     @classmethod
     def of(
@@ -104,7 +102,6 @@ class CopyTask(FileTask):
         picked: PickedRecords,
         split: str,
         compression: Compression,
-        additions: Additions | None = None,
         *,
         stop: bool,
     ) -> "CopyTask":
@@ -117,13 +114,11 @@ class CopyTask(FileTask):
             picked=picked,
             compression=compression,
             stop=stop,
-            additions=additions or Additions(),
         )
 
     def write(self, path: Path) -> Written:
         """Copy the records, a window at a time."""
-        faults, picked, read = Faults(stop=self.stop), self.picked, Tally()
-        change = self.additions or None
+        faults, picked = Faults(stop=self.stop), self.picked
         shards = picked.table.shards
         with ShardWriter(path, self.compression) as writer, FrameReader(shards) as reader:
             for start in range(0, len(picked), _CHUNK):
@@ -133,12 +128,11 @@ class CopyTask(FileTask):
                 windows = np.cumsum(chunk["size"], dtype=np.int64) // window
                 bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(chunk)]
                 for low, high in pairwise(bounds):
-                    found = reader.read(chunk[low:high], faults, change, read)
+                    found = reader.read(chunk[low:high], faults)
                     writer.write_frames(*found)
                     count_work(high - low, RECORDS)
         tally = writer.tally
-        read = tally if change is None else read
-        return Written(tally=tally, read=read, faults=faults, crc32c=writer.crc32c)
+        return Written(tally=tally, read=tally, faults=faults, crc32c=writer.crc32c)
 
 
 @takes(ReshardOptions)
@@ -202,19 +196,15 @@ def copy_records(
     settings = replace(options.settings(as_path(dataset)), workers=options.pool)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders, found.paths)
-    merge = options if isinstance(options, MergeOptions) else MergeOptions()
-    names: list[str] = []
 
     def plan(scratch: Path) -> JobPlan:
         needed_for = None if shuffle_seed is None else "--shuffle"
         workers, on_progress = settings.workers, settings.on_progress
         copies.enter_context(local_copies(found.paths, workers, on_progress, needed_for=needed_for))
-        additions = _merged(as_paths(sources), found, options, merge, workers)
-        if additions:
-            carried.join_features()
+        if not options.allow_mixed:
+            _check_features(as_paths(sources), found, workers)
         selection = _selection(found, settings, scratch, select)
-        tasks, empty = _copy_tasks(selection, options, settings, additions, shuffle_seed)
-        names[:] = [task.name for task in tasks]
+        tasks, empty = _copy_tasks(selection, options, settings, shuffle_seed)
         return JobPlan(
             tasks=tasks,
             inputs=[shard.identity for shard in selection.table.shards],
@@ -224,28 +214,16 @@ def copy_records(
             warnings=[*found.notes, *carried.warnings, *empty],
         )
 
-    facts = {
-        **_written_as(options, shuffle_seed),
-        **rules,
-        **additions_json(merge),
-    }
+    facts = {**_written_as(options, shuffle_seed), **rules}
     worth = _MIN_BYTES_PER_PROCESS[options.compression == "none"]
-    metadata = partial(_metadata, carried, settings, merge, names)
+    metadata = partial(_metadata, carried, settings)
     with ExitStack() as copies:
         return run_job(settings, command, facts, plan, metadata, worth)
 
 
 def _metadata(
-    carried: CarriedMetadata,
-    settings: JobSettings,
-    merge: MergeOptions,
-    names: Sequence[str],
-    splits: Sequence[SplitInfo],
-    folder: Path,
+    carried: CarriedMetadata, settings: JobSettings, splits: Sequence[SplitInfo], _: Path
 ) -> Mapping[str, str]:
-    """Return the texts that describe the files of these names, with the features added to them."""
-    added = [*(merge.fill or ()), *([merge.add_source] if merge.add_source else ())]
-    carried.describe(added, [folder / name for name in names])
     return carried.texts(settings.name, settings.version, splits)
 
 
@@ -286,7 +264,6 @@ def _copy_tasks(
     selection: Selection,
     options: CopyOptions,
     settings: JobSettings,
-    additions: Additions,
     shuffle_seed: int | None,
 ) -> tuple[list[CopyTask], list[str]]:
     """Return the files to write, split by split, and a warning for each split without records."""
@@ -303,7 +280,7 @@ def _copy_tasks(
             numbers = shuffled(numbers, shuffle_seed)
         for low, high in pairwise(_cut(table.sizes[numbers], options)):
             picked = PickedRecords(table, numbers[low:high])
-            tasks.append(CopyTask.of(picked, split, compression, additions, stop=settings.stop))
+            tasks.append(CopyTask.of(picked, split, compression, stop=settings.stop))
     return numbered(tasks, settings.name), warnings
 
 
@@ -441,44 +418,36 @@ def fold_first(paths: Sequence[AnyPath]) -> "ColumnsFold":
     return fold
 
 
-def _merged(
-    places: Sequence[AnyPath],
-    found: DatasetFiles,
-    options: CopyOptions,
-    merge: MergeOptions,
-    workers: Workers,
-) -> Additions:
-    """Return what is added to records; `SchemaError` if their features would still differ.
+def _check_features(places: Sequence[AnyPath], found: DatasetFiles, workers: Workers) -> None:
+    """Raise a `SchemaError` if the features of sources differ.
 
     Of several sources, all records are read. Of several sets of shards in one source, only the
     first records of each are, and only the types of common features must agree.
     """
-    merges, several = bool(merge.fill or merge.add_source), len(places) > 1
-    if not merges and (options.allow_mixed or (not several and len(found.sets) == 1)):
-        return Additions()
+    several = len(places) > 1
+    if not several and len(found.sets) == 1:
+        return
     from tfrtool.inspection.rows.batches import fold_columns
 
-    additions = Additions()
-    if several or merges:
+    if several:
         local_paths = {path: path for path in found.paths}  # which may have local copies
         shards = {
-            at: [local_paths.get(path, path) for one in find_files(at).sets for path in one.paths]
-            for at in places
+            source: [
+                local_paths.get(path, path) for one in find_files(source).sets for path in one.paths
+            ]
+            for source in places
         }
-        folds = {at: fold_columns(paths, workers=workers) for at, paths in shards.items()}
-        columns = {at: fold.columns() for at, fold in folds.items()}
-        additions = additions_for(merge, shards, columns) if merges else additions
+        columns = {
+            source: fold_columns(paths, workers=workers).columns()
+            for source, paths in shards.items()
+        }
     else:
         columns = {one.paths[0]: fold_first(one.paths[:1]).columns() for one in found.sets}
-    if not options.allow_mixed:
-        present = {at: one for at, one in columns.items() if one.kind is not PayloadKind.EMPTY}
-        _check_alike(present, additions.fill, strict=several)
-    return additions
+    present = {path: one for path, one in columns.items() if one.kind is not PayloadKind.EMPTY}
+    _check_alike(present, strict=several)
 
 
-def _check_alike(
-    columns: "Mapping[AnyPath, Columns]", filled: Collection[str], *, strict: bool
-) -> None:
+def _check_alike(columns: "Mapping[AnyPath, Columns]", *, strict: bool) -> None:
     """Raise a `SchemaError` that names all features that sources don't share."""
     parts, first, missing = list[tuple[AnyPath, str]](), next(iter(columns), None), False
     for source, source_columns in columns.items():
@@ -497,7 +466,7 @@ def _check_alike(
                 was, now = old[key], new[key]
                 if was is not None and now is not None and was is not now:
                     names.append(f"{name} ({now.value}, not {was.value})")
-            elif strict and feature_name(key[0]) not in filled:
+            elif strict:
                 names.append(f"{name} ({'missing' if key in old else 'only here'})")
                 missing = True
         if names:
@@ -508,5 +477,6 @@ def _check_alike(
         what += "".join(f"; {printable(str(at))}: {more}" for at, more in others)
         hint = "use --allow-mixed to merge them anyway"
         if missing:
-            hint = f"use --fill NAME=VALUE to add what is missing, or {hint.removeprefix('use ')}"
+            what_is_missing = "add what is missing with tfrtool edit --add NAME=VALUE"
+            hint = f"{what_is_missing}, or {hint}"
         raise SchemaError(what, path=source, hint=hint)

@@ -196,10 +196,6 @@ class SourceShard(NamedTuple):
         return repr((str(self.path.absolute()), self.stamp))
 
 
-Change = Callable[[SourceShard, bytes, int], bytes]
-"""Returns what is written of a shard's payload with a number."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SourceRecords:
     """The records of shards, in order: 12 bytes for each, and those of its marks.
@@ -464,14 +460,11 @@ class FrameReader:
         for file in self._files.values():
             file.close()
 
-    def read(
-        self, rows: Rows, faults: Faults, change: Change | None = None, read: Tally | None = None
-    ) -> tuple[bytes, list[int]]:
+    def read(self, rows: Rows, faults: Faults) -> tuple[bytes, list[int]]:
         """Return the frames of records in the given order, and the `payload_key` of each.
 
         All CRCs are checked, and records with a wrong one skipped. Records are read in the order in
-        which they lie in the files, neighbors at once. ``change`` returns another payload for the
-        record of a shard; ``read`` then counts those that were read.
+        which they lie in the files, neighbors at once.
         """
         order = np.lexsort((rows["offset"], rows["shard"]))
         files, begins = rows["shard"][order], rows["offset"][order]
@@ -481,8 +474,7 @@ class FrameReader:
         ranks, offsets, stops = order.tolist(), begins.tolist(), ends.tolist()
         ranges = [(int(files[a]), offsets[a], stops[b - 1]) for a, b in pairwise(runs)]
         frames: list[memoryview | None] = [None] * len(rows)
-        keys, before = [0] * len(rows), list[int]()
-        data = b""
+        keys, data = [0] * len(rows), b""
         for (low, high), (number, base, _), data in zip(
             pairwise(runs), ranges, self._ranges(ranges), strict=True
         ):
@@ -496,12 +488,7 @@ class FrameReader:
                 # The library takes bytes, or an array, which isn't copied.
                 payload: Any = array[body:stop] if stop - body > _COPIED else data[body:stop]
                 crc, (stored,) = masked_crc32c(payload), CRC.unpack_from(data, stop)
-                if stored == crc and change is not None:
-                    before.append(payload_key(crc, stop - body))
-                    new = change(shard, data[body:stop], int(rows["index"][rank]))
-                    frames[rank] = memoryview(frame(new))
-                    keys[rank] = payload_key(masked_crc32c(new), len(new))
-                elif stored == crc:
+                if stored == crc:
                     frames[rank] = view[first : stop + FOOTER_SIZE]
                     keys[rank] = payload_key(crc, stop - body)
                 elif shard.copy is not None:  # all of whose records were intact
@@ -514,10 +501,7 @@ class FrameReader:
                     where = {"offset": offsets[at], "record": int(rows["index"][rank])}
                     faults.note(shard.path, FaultKind.PAYLOAD_CRC, message, **where)
         intact = [frame for frame in frames if frame is not None]
-        if read is not None:
-            read.add_keys(before)
-        is_contiguous = len(intact) == len(frames) and len(runs) == 2 and ranks == sorted(ranks)
-        if is_contiguous and change is None:
+        if len(intact) == len(frames) and len(runs) == 2 and ranks == sorted(ranks):
             return data, keys
         pairs = zip(keys, frames, strict=True)
         return b"".join(intact), [key for key, frame in pairs if frame is not None]
