@@ -25,11 +25,6 @@ EXIF orientation (Exif 2.32, table 6)."""
 NOT_FINITE = "9.87654321234568e307"
 """What readers of JSON make of NaN and infinity: no value that a file is likely to have."""
 
-CVAT_USUAL: Mapping[str, Any] = {
-    "occluded": False, "z_order": 0, "group_id": 0, "source": "manual"
-}  # fmt: skip
-"""What all shapes of CVAT have, and its usual values."""
-
 SIDEWAYS = 5
 """From this orientation on, width and height change places."""
 

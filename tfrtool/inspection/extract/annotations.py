@@ -375,14 +375,14 @@ class CocoFiles(AnnotatedImages):
             high = round(annotation.ymax - annotation.ymin, 6)
             entry: dict[str, Any] = {
                 "category_id": self.classes[name][1],
-                "bbox": [*map(plain_number, (annotation.xmin, annotation.ymin, wide, high))],
-                "area": plain_number(
+                "bbox": [*map(_plain_number, (annotation.xmin, annotation.ymin, wide, high))],
+                "area": _plain_number(
                     wide * high if annotation.area is None else shortest_float(annotation.area)
                 ),
                 "iscrowd": int(annotation.crowd),
             }
             if annotation.keypoints:
-                entry["keypoints"] = [*map(plain_number, annotation.keypoints)]
+                entry["keypoints"] = [*map(_plain_number, annotation.keypoints)]
                 entry["num_keypoints"] = sum(v > 0 for v in annotation.keypoints[2::3])
             if outline is not None:
                 entry["segmentation"] = outline
@@ -426,21 +426,21 @@ class VocFiles(AnnotatedImages):
         lines = [
             "<annotation>",
             "\t<folder>JPEGImages</folder>",
-            f"\t<filename>{xml(file.rpartition('/')[2])}</filename>",
+            f"\t<filename>{_xml(file.rpartition('/')[2])}</filename>",
             f"\t<size><width>{parsed.width}</width><height>{parsed.height}</height>{depth}</size>",
         ]
         for annotation, name, _, attributes in image.each():
-            sides = zip(SIDES, map(plain_number, annotation[:4]), strict=True)
+            sides = zip(SIDES, map(_plain_number, annotation[:4]), strict=True)
             lines += [
                 "\t<object>",
-                f"\t\t<name>{xml(name)}</name>",
-                f"\t\t<pose>{xml(annotation.pose) or 'Unspecified'}</pose>",
+                f"\t\t<name>{_xml(name)}</name>",
+                f"\t\t<pose>{_xml(annotation.pose) or 'Unspecified'}</pose>",
                 f"\t\t<truncated>{annotation.truncated:d}</truncated>",
                 f"\t\t<difficult>{annotation.difficult:d}</difficult>",
                 f"\t\t<bndbox>{''.join(f'<{side}>{v}</{side}>' for side, v in sides)}</bndbox>",
             ]
             named = (
-                f"<attribute><name>{xml(name)}</name><value>{xml(text_of(value))}</value></attribute>"
+                f"<attribute><name>{_xml(name)}</name><value>{_xml(_text_of(value))}</value></attribute>"
                 for name, value in attributes.items()
             )
             lines += ["\t\t<attributes>", *named, "\t\t</attributes>"] if attributes else []
@@ -493,7 +493,7 @@ class YoloFiles(AnnotatedImages):
             x0, y0, x1, y1 = annotation[:4]
             if polygons:
                 parts = outline if isinstance(outline, list) and outline else None
-                line = joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])
+                line = _joined(parts or [[x0, y0, x1, y0, x1, y1, x0, y1]])
                 sides = (width, height) * (len(line) // 2)
                 numbers = [
                     min(max(v / side, 0.0), 1.0) for v, side in zip(line, sides, strict=True)
@@ -520,14 +520,14 @@ class YoloFiles(AnnotatedImages):
         return [self.files.add(("data.yaml",), "\n".join((*lines, "")).encode())]
 
 
-def joined(parts: Sequence[Sequence[float]]) -> list[float]:
+def _joined(parts: Sequence[Sequence[float]]) -> list[float]:
     """Return one polygon of the same area as several: lines to their first points and back."""
     first = parts[0][:2]
     rest = chain.from_iterable((*part, *part[:2], *first) for part in parts[1:])
     return [*parts[0], *(first if parts[1:] else ()), *rest]
 
 
-def plain_number(value: float) -> float:
+def _plain_number(value: float) -> float:
     """Return a number without a needless fraction."""
     return int(value) if value == int(value) else value
 
@@ -536,15 +536,15 @@ def _share(value: float) -> str:
     return f"{value:.7f}".rstrip("0").rstrip(".")
 
 
-def text_of(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """Return a text as it is, and anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def xml(text: str, *quotes: str) -> str:
+def _xml(text: str) -> str:
     """Return text as XML; what XML can't hold becomes an escape sequence."""
     text = _NOT_XML.sub(lambda match: printable(match[0]), text)
-    return escape(text, {one: f"&#{ord(one)};" for one in ("\r", *quotes)})
+    return escape(text, {"\r": "&#13;"})
 
 
 def _yaml(text: str) -> str:

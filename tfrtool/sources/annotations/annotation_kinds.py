@@ -10,7 +10,7 @@ from typing import Literal
 
 from tfrtool.errors import enumeration
 
-ExportKind = Literal["coco", "cvat", "voc", "yolo"]
+ExportKind = Literal["coco", "voc", "yolo"]
 """The kinds that have a writer."""
 
 
@@ -71,11 +71,7 @@ KINDS: Mapping[str, AnnotationKind] = {
         ),
         AnnotationKind(name="labelme", title="LabelMe", reader=f"{_READERS}.labelme:LabelmeReader"),
         AnnotationKind(
-            name="cvat",
-            title="CVAT",
-            path="PATH",
-            reader=f"{_READERS}.cvat:CvatReader",
-            writer=f"{_WRITERS}.cvat_files:CvatFiles",
+            name="cvat", title="CVAT", path="PATH", reader=f"{_READERS}.cvat:CvatReader"
         ),
         AnnotationKind(name="via", title="VIA", path="PATH", reader=f"{_READERS}.via:ViaReader"),
         AnnotationKind(name="kitti", title="KITTI", reader=f"{_READERS}.text_labels:KittiReader"),

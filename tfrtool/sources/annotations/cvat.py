@@ -3,14 +3,14 @@
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Any
 
 import numpy as np
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.examples.objects.annotation import CVAT_USUAL, Skeleton
+from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.images.masks import pasted_mask
 from tfrtool.sources.annotations.annotation_reader import (
     ParsedImage,
@@ -29,6 +29,11 @@ from tfrtool.storage.limits import (
 )
 
 _SHAPES = ("box", "polygon", "mask", "ellipse", "skeleton", "polyline", "points", "cuboid")
+
+_USUAL: Mapping[str, Any] = {
+    "occluded": False, "z_order": 0, "group_id": 0, "source": "manual"
+}  # fmt: skip
+"""What all shapes have, and its usual values."""
 
 _MOST_ELEMENTS = 10 * MAX_IMAGE_OBJECTS
 """Elements between two images, or of one."""
@@ -143,8 +148,8 @@ class CvatReader(ImageFilesReader):
         self, where: str, element: Any, width: int | None, height: int | None
     ) -> ParsedObject:
         label, kind = element.get("label", ""), element.tag
-        flags = {name: _cvat_value(element.get(name), usual) for name, usual in CVAT_USUAL.items()}
-        flags = {name: value for name, value in flags.items() if value != CVAT_USUAL[name]}
+        flags = {name: _cvat_value(element.get(name), usual) for name, usual in _USUAL.items()}
+        flags = {name: value for name, value in flags.items() if value != _USUAL[name]}
         named = ({each.get("name", ""): each.text or ""} for each in element.findall("attribute"))
         more: dict[str, Any] = {"attributes": self.united(flags, *named)}
         try:
