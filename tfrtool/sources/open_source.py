@@ -88,10 +88,10 @@ def _open(
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
     if not tfds and root is None and label_from is LabelFrom.FOLDER and depth is None:
-        from tfrtool.sources.samples import read_samples
+        from tfrtool.sources.packed.open_packed import read_packed
 
-        if (samples := read_samples(argument, scratch, options)) is not None:
-            return samples
+        if (packed := read_packed(argument, scratch, options)) is not None:
+            return packed
     listing = None if tfds else _list(argument, scratch)
     if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
         raise UsageError("--label-depth requires class folders", path=argument)

@@ -1,0 +1,1 @@
+"""Files that hold many images with their labels: a module for each kind."""
