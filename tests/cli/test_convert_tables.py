@@ -228,6 +228,15 @@ def test_parquet_with_too_many_columns(tmp_path: Path, capsys: Capture) -> None:
     assert "expected at most 10,000, found 12,000" in capsys.readouterr().err
 
 
+def test_nested_arrow_with_too_many_columns(tmp_path: Path, capsys: Capture) -> None:
+    """Fields of structs in lists count, as they do in Parquet."""
+    kind = pa.list_(pa.struct([(f"c{n}", pa.null()) for n in range(10_000)]))
+    with pa.ipc.new_file(tmp_path / "a.arrow", pa.schema([("a", kind), ("b", pa.int8())])):
+        pass
+    assert run("convert", tmp_path / "a.arrow", tmp_path / "out") == 1
+    assert "expected at most 10,000, found 10,001" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "what"),
     [

@@ -256,7 +256,6 @@ class YoloReader(AnnotationReader):
     def _yaml(self, text: str) -> Mapping[str, Any]:
         import yaml
 
-        text = self._folder.text(self._config_name, MAX_YAML_BYTES)
         try:
             # Texts alone, so that a class may be called `no`; and no copies of what has an alias.
             found = yaml.load(text, Loader=yaml.BaseLoader)

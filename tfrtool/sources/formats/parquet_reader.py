@@ -10,7 +10,7 @@ import math
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class ParquetFacts(NamedTuple):
     groups: tuple[tuple[int, int], ...]  # rows and uncompressed bytes of row groups or batches
     nullable: frozenset[str]  # paths of columns with nulls, or without a count of them
     blank: frozenset[str]  # paths of columns without values
-    leaves: int  # columns, with each field of a struct for itself
+    leaves: int  # columns, with each field of a struct, a list or a map for itself
     bytes: int  # of the file
     intervals: tuple[str, ...] = ()  # paths of columns that Arrow reads as 12 bytes
 
@@ -250,7 +250,16 @@ def _arrow_facts(path: str | AnyPath, size: int) -> ParquetFacts:
                     valued |= {leaf} if array.null_count < len(array) else set()
         schema = _plain_schema(arrow.schema)
     blank = frozenset(paths - valued)
-    return ParquetFacts(schema, tuple(groups), frozenset(nullable), blank, len(schema), size)
+    return ParquetFacts(
+        schema, tuple(groups), frozenset(nullable), blank, _leaf_count(schema), size
+    )
+
+
+def _leaf_count(fields: Iterable[pa.Field]) -> int:
+    """Return the number of columns that Parquet has for fields."""
+    kinds = [field.type for field in fields]
+    inner = ([kind.field(at) for at in range(kind.num_fields)] for kind in kinds)
+    return sum(_leaf_count(nested) if nested else 1 for nested in inner)
 
 
 def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
