@@ -16,6 +16,7 @@ import tfrtool
 from tests.records.strategies import shard_of
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.example import DType, Feature
+from tfrtool.examples.proto import example_pb2 as pb
 
 Run = Callable[..., tuple[int, str, str]]
 PIXELS = [np.arange(2 * width * 3, dtype=np.uint8).reshape(2, width, 3) for width in (4, 5)]
@@ -285,6 +286,69 @@ def test_images_stay_images_with_types(tmp_path: Path, run: Run) -> None:
     schema = pq.read_schema(tmp_path / "a.parquet")
     features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
     assert features == {"image": {"_type": "Image"}, "x": {"dtype": "int16", "_type": "Value"}}
+
+
+def sequence(number: int) -> bytes:
+    """Return a SequenceExample with raw arrays in its context and in each step."""
+    message = pb.SequenceExample()
+    context, lists = message.context.feature, message.feature_lists.feature_list
+    kinds = context.add(key=b"kinds").value.bytes_list
+    kinds.value.append(np.arange(number, dtype="<i8").tobytes())
+    context.add(key=b"size").value.int64_list.value.append(number)
+    for name in (b"position", b"plain"):
+        steps = lists.add(key=name).value.feature
+        for step in range(2):
+            if name == b"plain":
+                steps.add().float_list.value.extend([step, 1, 2])
+            else:
+                data = np.full((number, 2), step, "<f4").tobytes()
+                steps.add().bytes_list.value.append(data)
+    return message.SerializeToString()
+
+
+def test_types_of_sequence_examples(tmp_path: Path, run: Run) -> None:
+    """Features of the context and of steps have types; sizes are those of the context."""
+    shard = tmp_path / "a.tfrecord"
+    shard.write_bytes(shard_of([sequence(3), sequence(1)]))
+    types = {"kinds": "raw:int64[*]", "position": "raw:float32[@size,2]", "plain": "float32[3,1]"}
+    rows = tfrtool.read_table(shard, types=types).to_arrow().to_pylist()
+    assert [row["context"] for row in rows] == [
+        {"kinds": [0, 1, 2], "size": 3},
+        {"kinds": [0], "size": 1},
+    ]
+    lists = [row["feature_lists"] for row in rows]
+    assert lists[0]["position"] == [[[0.0, 0.0]] * 3, [[1.0, 1.0]] * 3]
+    assert lists[1]["plain"] == [[[0.0], [1.0], [2.0]], [[1.0], [1.0], [2.0]]]
+    (name,) = tfrtool.read_table(shard, types=types, columns=["position"]).schema.names
+    assert name == "feature_lists/position"
+    words = ("--type", "feature_lists.position:raw:float32[*,2]")
+    code, out, _ = run("cat", shard, *words, "--limit", "1")
+    assert (code, json.loads(out)["feature_lists"]["position"]) == (0, lists[0]["position"])
+    sql = "SELECT len(feature_lists.position[2]) AS n, feature_lists.plain AS p FROM records"
+    code, out, _ = run("query", shard, sql, *words, "--format", "jsonl")
+    assert [json.loads(line)["n"] for line in out.splitlines()] == [3, 1]
+    assert json.loads(out.splitlines()[0])["p"] == [[0.0, 1.0, 2.0], [1.0, 1.0, 2.0]]
+
+
+def test_types_that_steps_do_not_fit(tmp_path: Path, run: Run) -> None:
+    """Steps with other numbers of values are an error, or a fault in one of many records."""
+    shard = tmp_path / "a.tfrecord"
+    other = pb.SequenceExample()
+    other.feature_lists.feature_list.add(key=b"plain").value.feature.add()
+    shard.write_bytes(shard_of([sequence(3), sequence(1), other.SerializeToString()]))
+    faults: list[Any] = []
+    rows = tfrtool.read_table(shard, types={"plain": "float32[3]"}, on_fault=faults.append)
+    assert rows.to_arrow().num_rows == 2
+    assert "feature list 'plain': expected 3 values in each step, found 0" in str(faults[0])
+    with pytest.raises(SchemaError, match="expected 2 values in each step, found 3"):
+        tfrtool.read_table(shard, types={"plain": "float32[2]"})
+    assert run("convert", shard, tmp_path / "a.parquet", "--type", "size:uint8")[0] == 0
+    code, _, error = run("convert", tmp_path / "a.parquet", tmp_path / "b.tfrecord")
+    assert (code, "can't be converted back" in error) == (1, True)
+    words = ("--type", "plain:float32[3]")
+    for command in (("inspect", "images", shard, "--out", tmp_path / "a.png"), ("view", shard)):
+        code, _, error = run(*command, *words)
+        assert (code, "tf.train.Example" in error) == (2, True)
 
 
 META = {"features": {"velocity": {"shape": [2, -1, 3], "dtype": "float32", "type": "dynamic"}}}

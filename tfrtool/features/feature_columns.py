@@ -293,8 +293,12 @@ class FeatureColumns(DecodedColumns):
                 reasons = error.others.values()
                 damaged |= zip(places[bad].tolist(), reasons, strict=True)
                 places = np.delete(places, bad)
-        keys = (feature_name(column.key) for column in stored.columns)
-        return places, dict(zip(keys, flat.columns, strict=True)), damaged
+        arrays = zip(self._stored_names(stored), stored.arrays(flat), strict=True)
+        return places, dict(arrays), damaged
+
+    def _stored_names(self, stored: Columns) -> list[str]:
+        """Return the name of each stored feature in the tree."""
+        return [feature_name(column.key) for column in stored.columns]
 
 
 def _type_of(array: pa.Array) -> pa.DataType:

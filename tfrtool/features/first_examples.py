@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -10,10 +10,14 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import DTYPES, DType, feature_name, parse_message
+from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.features.types import Field, Kind, ListOf, Values
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.remote_path import AnyPath
+
+CONTEXT, LISTS = "context", "feature_lists"
+"""What the names of a SequenceExample's features start with."""
 
 _RECORDS, _BYTES = 100, 16 * 1024 * 1024
 """Records that are read at most, and bytes of them, about."""
@@ -24,44 +28,62 @@ class FirstExamples:
     """What the first records of shards show.
 
     Attributes:
-        payloads: the Examples.
-        keys: the names of their features.
+        payloads: the records.
+        is_sequence: whether they are SequenceExamples.
     """
 
     payloads: Sequence[bytes]
-    keys: frozenset[str] = field(default_factory=frozenset)
+    is_sequence: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FirstExamples, (self.payloads, self.is_sequence)  # and not the messages
 
     @classmethod
     def of(cls, shards: Sequence[AnyPath]) -> "FirstExamples":
-        """Read the first Examples of the first shard that has any."""
+        """Read the first Examples of the first shard that has any.
+
+        If there are none, these are SequenceExamples. Their features have the names ``context/a``
+        and ``feature_lists/b``.
+        """
+        sequences = cls(())
         for shard in shards:
-            payloads, keys, size = list[bytes](), set[str](), 0
+            payloads, examples = list[bytes](), list[bytes]()
             for item in islice(read_shard(shard), _RECORDS):
                 if not isinstance(item, Record) or not item.payload:
                     continue
                 with suppress(DecodeError):
-                    message = parse_message(item.payload)
-                    if message.HasField("feature_lists"):
-                        continue
-                    keys |= {feature_name(entry.key) for entry in message.context.feature}
+                    if not parse_message(item.payload).HasField("feature_lists"):
+                        examples.append(item.payload)
                     payloads.append(item.payload)
-                    size += len(item.payload)
-                if size > _BYTES:
+                if sum(map(len, payloads)) > _BYTES:
                     break
-            if payloads:
-                return cls(payloads, frozenset(keys))
-        return cls(())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FirstExamples, (self.payloads, self.keys)  # and not the messages
+            if examples:
+                return cls(examples)
+            if payloads and not sequences.payloads:
+                sequences = cls(payloads, is_sequence=True)
+        return sequences
 
     @cached_property
-    def _records(self) -> Sequence[Mapping[str, Any]]:
-        messages = map(parse_message, self.payloads)
-        return [
-            {feature_name(entry.key): entry.value for entry in message.context.feature}
-            for message in messages
-        ]
+    def keys(self) -> frozenset[str]:
+        """The names of the features."""
+        return frozenset(name for record in self._records for name in record)
+
+    @cached_property
+    def _records(self) -> Sequence[Mapping[str, pb.Feature]]:
+        return [self._features(parse_message(payload)) for payload in self.payloads]
+
+    def _features(self, message: pb.SequenceExample) -> dict[str, pb.Feature]:
+        """Return the features of a record; a feature list is one with the values of all steps."""
+        entries = message.context.feature
+        if not self.is_sequence:
+            return {feature_name(entry.key): entry.value for entry in entries}
+        found = {f"{CONTEXT}/{feature_name(entry.key)}": entry.value for entry in entries}
+        for steps in message.feature_lists.feature_list:
+            values = pb.Feature()
+            for step in steps.value.feature:
+                values.MergeFrom(step)
+            found[f"{LISTS}/{feature_name(steps.key)}"] = values
+        return found
 
     def values(self, name: str) -> list[Sequence[Any]]:
         """Return the values of a feature in each record that has any."""

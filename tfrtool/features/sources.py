@@ -19,9 +19,10 @@ from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.metadata_types import has_metadata_types, read_metadata_types
 from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.sequence_columns import SequenceColumns
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.features.type_choices import with_images, with_types
+from tfrtool.features.type_choices import sequence_types, with_images, with_types
 from tfrtool.features.type_spelling import parse_types
 from tfrtool.features.types import (
     Field,
@@ -69,6 +70,11 @@ class DeclaredFeatures:
     is_partial: bool = False
     first: FirstExamples | None = None
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the records are SequenceExamples, whose columns are a context and lists."""
+        return self.first is not None and self.first.is_sequence
+
     def inferred(self, root: Struct) -> "DeclaredFeatures":
         """Return the features of a tree with these types, once the first records were compared.
 
@@ -77,7 +83,8 @@ class DeclaredFeatures:
         first = self.first or FirstExamples(())
         typed = with_types(with_images(root, first), self.types, first)
         _check_first(typed, first, None, self.types)
-        return replace(self, root=typed, is_partial=False, first=None)
+        sequences = FirstExamples((), is_sequence=True) if first.is_sequence else None
+        return replace(self, root=typed, is_partial=False, first=sequences)
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -91,7 +98,11 @@ class DeclaredFeatures:
             return None
         if needs_inference(self.root) and not self.types:
             return None
-        return FeatureColumns.of(self.root)
+        return _columns_of(self.root, is_sequence=self.is_sequence)
+
+
+def _columns_of(root: Struct, *, is_sequence: bool) -> FeatureColumns:
+    return SequenceColumns.of(root) if is_sequence else FeatureColumns.of(root)
 
 
 def declared_features(
@@ -115,8 +126,10 @@ def declared_features(
     if not shards or not (chosen or has_metadata_types(shards[0])):
         return found
     first = FirstExamples.of(shards)
-    if not first.payloads:
-        return found
+    if chosen and not first.payloads:
+        raise UsageError("types require tf.train.Examples or SequenceExamples")
+    if first.is_sequence:
+        chosen = sequence_types(chosen, first)
     metadata = read_metadata_types(shards[0], first)
     notes = [*found.notes]
     if metadata.path is not None:
@@ -228,7 +241,8 @@ def _check_first(
 
     Fields that have ``types`` have them from the user, and all others from the file at a path.
     """
-    misfits, damaged, count = _misfits_of(FeatureColumns.of(root), first.payloads)
+    columns = _columns_of(root, is_sequence=first.is_sequence)
+    misfits, damaged, count = _misfits_of(columns, first.payloads)
     most = count // 2
     by_path: dict[str, list[tuple[int, FieldMisfit]]] = {}
     for index, by_field in misfits.items():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.roles import is_image
-from tfrtool.features.first_examples import FirstExamples
+from tfrtool.features.first_examples import CONTEXT, LISTS, FirstExamples
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tensor_protos import tensor_sizes
 from tfrtool.features.types import (
@@ -45,6 +45,23 @@ def with_types(root: Struct, types: Mapping[str, Values], first: FirstExamples) 
     return root
 
 
+def sequence_types(types: Mapping[str, Values], first: FirstExamples) -> dict[str, Values]:
+    """Return types by the paths of a SequenceExample's features, of which users give the names."""
+
+    def path(name: str, parts: Sequence[str]) -> str:
+        paths = [f"{part}/{name}" for part in parts]
+        paths += [name.replace(".", "/", 1)]
+        return next((one for one in paths if one in first.keys), name)
+
+    return {
+        path(name, (CONTEXT, LISTS)): replace(
+            values,
+            size_features=tuple(size and path(size, (CONTEXT,)) for size in values.size_features),
+        )
+        for name, values in types.items()
+    }
+
+
 def with_images(root: Struct, first: FirstExamples) -> Struct:
     """Return an inferred tree in which strings are images, if they are in all first records."""
     fields = dict(root.fields)
@@ -72,10 +89,12 @@ def _with_type(root: Struct, name: str, values: Values, first: FirstExamples) ->
             raise UsageError(f"no feature {size!r} for the sizes of {name!r}", hint=hint)
 
     def change(item: Field) -> Field:
+        if first.is_sequence and name.startswith(f"{LISTS}/") and isinstance(item, ListOf):
+            return replace(item, item=_retyped(item.item, name, values, first))
         return _retyped(item, name, values, first)
 
     found = with_field_at(root, name, change)
-    if found is None and name in first.keys:
+    if found is None and name in first.keys and not first.is_sequence:
         return Struct({**root.fields, name: change(first.field_of(name))})
     if not isinstance(found, Struct):
         known = sorted({*paths_of(root), *first.keys})

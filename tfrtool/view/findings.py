@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import ShardError, TfrtoolError, printable
+from tfrtool.errors import ShardError, TfrtoolError, UsageError, printable
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import DeclaredFeatures, declared_features
@@ -92,8 +92,8 @@ class Findings:
         if len(set(names)) < len(names):
             names = [f"{number}: {path.name[:100]}" for number, path in enumerate(self.paths)]
         self.names = tuple(map(printable, names))
-        if types:
-            declared_features(self.paths, types)
+        if types and declared_features(self.paths, types).is_sequence:
+            raise UsageError("--type requires tf.train.Examples here", path=self.paths[0])
         self._scratch = ScratchFolder()
         places = zip(self.paths, self.splits, strict=True)
         self.table = replace(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrtool.errors import TfrtoolError
+from tfrtool.errors import TfrtoolError, UsageError
 from tfrtool.features.record_arrays import FeatureArrays
 from tfrtool.features.sources import declared_features
 from tfrtool.features.types import Encoding, Kind, ListOf, Struct, Values, field_at, only_fields
@@ -27,6 +27,8 @@ def declared_root(path: AnyPath, types: Mapping[str, str] | None = None) -> Stru
     """
     try:
         declared = declared_features([path], types)
+        if declared.is_sequence:
+            raise UsageError("--type requires tf.train.Examples here", path=path)
         if declared.is_partial:
             declared = declared.inferred(declared.root or Struct({}))
     except TfrtoolError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tfrtool.engines.engine import Workers
 from tfrtool.engines.pool import map_shards
-from tfrtool.errors import SchemaError, UsageError
+from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
@@ -340,8 +340,6 @@ def with_inferred(
 ) -> DeclaredFeatures:
     """Return features of which some have types, with the types of others that a fold has seen."""
     columns = stored.apply(fold.table_columns(lists=lists, exact=False))
-    if columns.kind is not PayloadKind.EXAMPLE:
-        raise UsageError("types require tf.train.Examples", found=columns.kind.title)
     root, notes = tree_of_columns(columns)
     return replace(declared.inferred(root), notes=(*declared.notes, *notes))
 

@@ -258,6 +258,8 @@ def _features_decoder(
     from tfrtool.features.types import Kind, Struct, leaves_of
 
     declared = declared_features(shards, types)
+    if declared.is_sequence and types:
+        raise UsageError("types of arrays require tf.train.Examples")
     others = declared.is_partial and declared.root is None
     if declared.is_partial:
         declared = declared.inferred(declared.root or Struct({}))

@@ -110,10 +110,11 @@ class PayloadJson:
         if self._columns is None:
             return [self._described(payload) for payload in payloads]
         table, rejected = self._columns.decode(payloads)
-        rows = self.rows(table)
+        rows: Iterator[dict[str, Any]] = self.rows(table)
+        if not {*table.schema.names} <= {"context", "feature_lists"}:
+            rows = ({"features": row} for row in rows)
         return [
-            rejected[index] if index in rejected else {"features": next(rows)}
-            for index in range(len(payloads))
+            rejected[index] if index in rejected else next(rows) for index in range(len(payloads))
         ]
 
     def rows(self, table: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
