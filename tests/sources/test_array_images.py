@@ -14,6 +14,7 @@ from PIL import Image
 import tfrtool
 from tests.sources.trees import open_tree
 from tfrtool.errors import SourceError
+from tfrtool.examples.objects.record_features import LabelKind
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
@@ -82,7 +83,8 @@ def test_every_shape_of_images(sides: tuple[int, ...], save: Any, tmp_path: Path
         ({"x": np.zeros((2, 0, 4), np.uint8)}, r"shape \(2, 0, 4\)"),
         ({"x": np.asfortranarray(np.zeros((2, 3, 4), np.uint8))}, "Fortran"),
         ({"y": np.zeros(2)}, "y.npy.*float64"),
-        ({"y": np.eye(2, dtype=int)}, r"y.npy.*shape \(2, 2\)"),
+        ({"y": np.full((2, 2), 7)}, r"y.npy.*shape \(2, 2\) with values other than 0 and 1"),
+        ({"y": np.zeros((2, 2, 2), int)}, r"y.npy.*shape \(2, 2, 2\)"),
         ({"y": np.zeros(3, int)}, r"y.npy.*shape \(3,\)"),
         ({"y": np.array([{}, []], object)}, "y.npy.*object"),
         ({"x": np.array([Path(), 1], object)}, "x.npy.*object"),
@@ -94,6 +96,45 @@ def test_other_arrays_are_refused(arrays: dict[str, Any], told: str, tmp_path: P
     np.savez(tmp_path / "x.npz", **usual | arrays, allow_pickle=True)
     with pytest.raises(SourceError, match=told):
         open_tree(tmp_path / "x.npz")
+
+
+def test_medmnist_names_splits_first(tmp_path: Path) -> None:
+    """Splits are those in the names; labels are the numbers; an array in no pair is reported."""
+    sets = {"train": _images(3, 5, 5, 3), "val": _images(2, 5, 5, 3), "test": _images(1, 5, 5, 3)}
+    arrays: dict[str, Any] = {"mean": np.zeros(3)}
+    for name, images in sets.items():
+        arrays |= {f"{name}_images": images, f"{name}_labels": np.full((len(images), 1), 7)}
+    np.savez_compressed(tmp_path / "pathmnist.npz", **arrays)
+    source = open_tree(tmp_path / "pathmnist.npz")
+    assert source.splits == ("train", "validation", "test")
+    assert [item.split for item in source.items] == ["test", *["train"] * 3, *["validation"] * 2]
+    assert "arrays not written: mean" in source.notices
+    pixels = _pixels(source)
+    for name, images in (("train", sets["train"]), ("validation", sets["val"])):
+        for number, image in enumerate(images):
+            assert (pixels[f"{name}/{number:08d}.png"] == image).all()
+
+
+def test_columns_of_zeros_and_ones(tmp_path: Path) -> None:
+    """A single 1 in each row is a class; several or none are labels, whose numbers stay."""
+    images, one_hot = _images(3, 4, 4), np.eye(4, dtype=np.float32)[[2, 0, 2]]
+    several = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], np.uint8)
+    np.savez(tmp_path / "one.npz", x=images, y=one_hot)
+    source = open_tree(tmp_path / "one.npz")
+    assert [item.label for item in source.items] == ["2", "0", "2"]
+    assert source.labels == ("0", "1", "2", "3")
+    np.savez(tmp_path / "several.npz", train_images=images, train_labels=several)
+    source = open_tree(tmp_path / "several.npz")
+    assert source.features.label is LabelKind.CLASSES
+    names = [[*source.features.names(item.label)] for item in source.items]
+    assert names == [["1", "3"], [], ["0"]]
+    assert source.labels == ("0", "1", "2", "3")
+
+
+def test_labels_that_are_names(tmp_path: Path) -> None:
+    """Strings are classes."""
+    np.savez(tmp_path / "x.npz", images=_images(2, 4, 4), labels=np.array(["dog", "cat"]))
+    assert [item.label for item in open_tree(tmp_path / "x.npz").items] == ["dog", "cat"]
 
 
 def _packed(path: Path, **members: bytes) -> Path:

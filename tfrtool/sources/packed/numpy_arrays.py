@@ -1,34 +1,56 @@
-"""Images in NumPy's archives: ``x`` and ``y``, or ``x_train``, ``y_train`` and so on.
+"""NumPy's ``.npz`` files: arrays of images and of labels, of one split or of several.
 
-They are read row by row, never whole, and nothing in them is unpickled.
+Arrays are ``x`` and ``y``, ``x_train`` and ``y_train`` as in Keras, or ``train_images`` and
+``train_labels`` as in MedMNIST. They are read row by row, and nothing in them is unpickled.
 """
 
 import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, NamedTuple
 
-from tfrtool.errors import SourceError, printable
-from tfrtool.images.pixels import png_of
-from tfrtool.sources.archives import Spool, open_zip
+from tfrtool.errors import SourceError, UsageError, printable, some_of
+from tfrtool.sources.archives import open_zip
 from tfrtool.sources.folders.listing import SPLIT_NAMES
-from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import Source
-from tfrtool.sources.packed.packed_source import source_of
+from tfrtool.sources.label_choice import KEEP, SEVERAL
+from tfrtool.sources.packed.packed_source import split_of_file
+from tfrtool.sources.packed.pixel_images import (
+    COPY_HINT,
+    PixelImage,
+    image_sides,
+    pixel_source,
+)
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.limits import MAX_IMAGE_PIXELS, unpacked_limit
-from tfrtool.storage.opening import size_of_file
+from tfrtool.storage.limits import MAX_CLASSES, unpacked_limit
+from tfrtool.storage.opening import open_regular, size_of_file
 
-_COPY_HINT = "download or copy it again"
-_NAME = re.compile(rf"(x)(?:_({'|'.join(SPLIT_NAMES)}))?\.npy")
-_LABELS_AT_ONCE = 4096
+_IMAGE_WORDS = frozenset({"x", "images", "image", "imgs", "img", "data"})
+_LABEL_WORDS = frozenset({"y", "labels", "label", "targets", "target"})
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_BATCH_VALUES, _BATCH_BYTES = 4096, 2**20
+_SHOWN = 10
 _ZIP = b"PK\x03\x04"
-_EXPECTED = "arrays x (uint8, N x H x W [x 1 or 3]) and y (integers, N)"
+_EXPECTED = (
+    "arrays such as x and y, or train_images and train_labels: images are uint8 of shape "
+    "N x H x W [x 1 or 3], labels N integers, or N x K zeros and ones"
+)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
+
+
+class _Pair(NamedTuple):
+    """An array of images and that of their labels, members of one file."""
+
+    path: str
+    images: str
+    labels: str
+    split: str  # "" for none
 
 
 class _Array(NamedTuple):
@@ -36,33 +58,56 @@ class _Array(NamedTuple):
     shape: tuple[int, ...]
     file: Any  # at its first value
 
+    @property
+    def width(self) -> int:
+        """Values of each row of an array with up to two axes."""
+        return prod(self.shape[1:])
+
+
+class _Classes(NamedTuple):
+    """How labels are stored."""
+
+    columns: int = 0  # of zeros and ones; 0 if labels are numbers or names
+    several: bool = False  # whether an image has any number of classes
+
 
 def read_arrays(
     files: Sequence[str], where: str, scratch: Path, options: SourceOptions
 ) -> Source | None:
     """List the images in arrays; None for a file that isn't a zip."""
-    pairs = list[tuple[str, str, str, str]]()
+    pairs, unused, packed = list[_Pair](), list[str](), 0
     for path in files:
-        members = _members(path)
-        if members is None:
+        if (names := _member_names(path)) is None:
             return None
-        pairs += _find_pairs(path, members)
-    if options.columns or options.label_column is not None:
-        what = "--column and --label-column don't apply: arrays have only labels"
-        raise SourceError(what, path=where)
-    with Spool(scratch, where) as spool:
-        samples = (
-            (split, sample)
-            for path, x, y, split in pairs
-            for sample in _array_samples(path, x, y, split, spool, several=len(files) > 1)
-        )
-        splits = [*dict.fromkeys(split for *_, split in pairs)]
-        source = source_of(ItemRows(where, options, scratch), splits, samples, spool.reader)
-    return replace(source, pixels=True)
+        found, others = _pairs_of(names, path)
+        pairs += found
+        unused += others
+        with open_regular(path) as file:
+            packed += size_of_file(file)
+    classes = _classes_of(pairs)
+    if classes.several:
+        if options.labels == KEEP:
+            what = "--labels keep doesn't apply: images have several labels"
+            raise UsageError(what, path=where)
+        options = replace(options, multi_label=SEVERAL)
+    splits = [pair.split or split_of_file(pair.path) for pair in pairs]
+    has_splits = all(splits) and len(pairs) > 1
+    images = (
+        image._replace(split=split if has_splits else "")
+        for pair, split in zip(pairs, splits, strict=True)
+        for image in _images_of(pair, classes, is_single=len(files) == 1)
+    )
+    names = [*map(str, range(classes.columns))] or None
+    source = pixel_source(images, where, scratch, options, packed=packed, names=names)
+    if classes.several and names:
+        source = replace(source, labels=(*names,))
+    if not unused:
+        return source
+    shown = some_of([printable(name) for name in unused], _SHOWN)
+    return replace(source, notices=(*source.notices, f"arrays not written: {shown}"))
 
 
-def _members(path: str) -> list[str] | None:
-    """Return the names of the members of a zip; None for another file."""
+def _member_names(path: str) -> list[str] | None:
     head = b""
     try:
         with open_zip(path) as file:
@@ -72,65 +117,112 @@ def _members(path: str) -> list[str] | None:
         if head != _ZIP:
             return None
         what = "truncated or damaged zip archive: its directory can't be read"
-        raise SourceError(what, path=path, hint=_COPY_HINT) from error
+        raise SourceError(what, path=path, hint=COPY_HINT) from error
 
 
-def _find_pairs(path: str, members: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield pairs of arrays: the path, their names, and their split, or the path for none."""
-    known = {name.lower(): name for name in members}
-    found = {name: match[2] for name in known if (match := _NAME.fullmatch(name))}
-    if not found or not all(f"y{name[1:]}" in known for name in found):
-        shown = ", ".join(map(printable, members[:10]))
+def _pairs_of(names: Sequence[str], path: str) -> tuple[list[_Pair], list[str]]:
+    """Return the pairs of arrays by their names, and the names of arrays that are in none."""
+    found: dict[bool, dict[str, str]] = {True: {}, False: {}}  # of images and labels, by split
+    for name in names:
+        words = [word.lower() for word in _WORD.findall(name.removesuffix(".npy"))]
+        roles = [word for word in words if word in _IMAGE_WORDS | _LABEL_WORDS]
+        splits = [word for word in words if word in SPLIT_NAMES]
+        if len(roles) != 1 or len(splits) > 1 or len(words) > len(roles) + len(splits):
+            continue
+        by_split = found[roles[0] in _IMAGE_WORDS]
+        split = SPLIT_NAMES[splits[0]] if splits else ""
+        if split in by_split:
+            shown = f"{printable(by_split[split])} and {printable(name)}"
+            what = "two arrays have the same meaning"
+            raise SourceError(what, path=path, expected=_EXPECTED, found=shown)
+        by_split[split] = name
+    images, labels = found[True], found[False]
+    if not images or images.keys() - labels.keys():
+        shown = ", ".join(map(printable, names[:_SHOWN]))
         raise SourceError("no pairs of arrays", path=path, expected=_EXPECTED, found=shown)
-    for name, split in found.items():
-        yield path, known[name], known[f"y{name[1:]}"], SPLIT_NAMES[split] if split else path
+    pairs = [_Pair(path, name, labels[split], split) for split, name in images.items()]
+    paired = {name for pair in pairs for name in (pair.images, pair.labels)}
+    return pairs, [name.removesuffix(".npy") for name in names if name not in paired]
 
 
-def _array_samples(
-    path: str, x: str, y: str, split: str, spool: Spool, *, several: bool
-) -> Iterator[FoundItem]:
-    start = f"{Path(path).stem}/" if several else ""
-    start += f"{split if split != path else 'x'}/"
-    try:
-        with open_zip(path) as file, zipfile.ZipFile(file) as archive:
+def _classes_of(pairs: Sequence[_Pair]) -> _Classes:
+    """Return how labels are stored in all pairs; columns of zeros and ones are read once for it."""
+    found = set[_Classes]()
+    for pair in pairs:
+        with _damage_as_error(pair.path), open_zip(pair.path) as file:
             size = size_of_file(file)
-            spool.packed += size
-            images, labels = (_array(archive, name, path, size) for name in (x, y))
-            _check_pair(path, (x, images), (y, labels))
-            high, wide, channels = (*images.shape[1:], 1)[:3]
-            for number, label in enumerate(_labels(labels)):
-                data = png_of(_bytes(images, 1, high * wide * channels), wide, high, channels)
-                yield FoundItem(f"{start}{number:08d}.png", str(label), len(data), spool.add(data))
-            if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
-                raise ValueError("an array has more values than its shape")
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError) as error:
-        what = f"truncated or damaged arrays: {printable(str(error)[:200])}"
-        raise SourceError(what, path=path, hint=_COPY_HINT) from error
+            with zipfile.ZipFile(file) as archive:
+                labels = _open_array(archive, pair.labels, pair.path, size)
+                found.add(_classes_in(labels, pair))
+    counts = {classes.columns for classes in found}
+    if len(counts) > 1:
+        shown = " and ".join(map(str, sorted(counts)))
+        what = "arrays of labels have different numbers of columns"
+        raise SourceError(what, path=pairs[0].path, found=shown)
+    return _Classes(counts.pop(), any(classes.several for classes in found))
 
 
-def _check_pair(path: str, x: tuple[str, _Array], y: tuple[str, _Array]) -> None:
-    """Raise a `SourceError` if arrays, given with their names, are not images and labels."""
-    count, *sides = x[1].shape
-    if (
-        x[1].dtype != "uint8"
-        or not (len(sides) == 2 or (len(sides) == 3 and sides[2] in (1, 3)))
-        or not 0 < sides[0] * sides[1] <= MAX_IMAGE_PIXELS
-    ):
-        raise _refused(path, *x)
-    if y[1].dtype.kind not in "iu" or y[1].shape not in ((count,), (count, 1)):
-        raise _refused(path, *y)
+def _classes_in(labels: _Array, pair: _Pair) -> _Classes:
+    kinds = "iuUS" if len(labels.shape) < 2 or labels.shape[1] == 1 else "iufb"
+    if labels.dtype.kind not in kinds or len(labels.shape) > 2 or labels.width > MAX_CLASSES:
+        raise _unsupported(pair.path, pair.labels, labels)
+    if labels.width == 1:
+        return _Classes()
+    several = False
+    for rows in _batches(labels):
+        if not ((rows == 0) | (rows == 1)).all():
+            raise _unsupported(pair.path, pair.labels, labels, " with values other than 0 and 1")
+        several |= bool((rows.sum(axis=1) != 1).any())
+    return _Classes(labels.width, several)
 
 
-def _labels(labels: _Array) -> Iterator[int]:
+def _images_of(pair: _Pair, classes: _Classes, *, is_single: bool) -> Iterator[PixelImage]:
     import numpy
 
-    count = labels.shape[0]
-    for start in range(0, count, _LABELS_AT_ONCE):
-        data = _bytes(labels, min(_LABELS_AT_ONCE, count - start))
-        yield from numpy.frombuffer(data, labels.dtype).tolist()
+    path, start = pair.path, "" if is_single else f"{Path(pair.path).stem}/"
+    start += f"{pair.split or 'x'}/"
+    with _damage_as_error(path), open_zip(path) as file:
+        size = size_of_file(file)
+        with zipfile.ZipFile(file) as archive:
+            images = _open_array(archive, pair.images, path, size)
+            labels = _open_array(archive, pair.labels, path, size)
+            count, *shape = images.shape
+            sides = image_sides(shape)
+            if images.dtype != numpy.uint8 or sides is None:
+                raise _unsupported(path, pair.images, images)
+            if labels.shape[0] != count:
+                raise _unsupported(path, pair.labels, labels, f" for {count:,} images")
+            number = 0
+            for rows in _batches(labels):
+                for label in _texts(rows, classes):
+                    pixels = _read_values(images, prod(sides))
+                    yield PixelImage(f"{start}{number:08d}.png", label, pixels, sides)
+                    number += 1
+            if images.file.read(1) or labels.file.read(1):  # which checks their CRC-32, too
+                raise ValueError("an array has more values than its shape")
 
 
-def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Array:
+def _texts(rows: Any, classes: _Classes) -> Iterator[str]:
+    """Yield the labels of rows."""
+    if classes.columns:
+        for row in rows:
+            yield SEVERAL.join(map(str, row.nonzero()[0].tolist()))
+        return
+    for (value,) in rows.tolist():
+        yield value.decode(errors="replace") if isinstance(value, bytes) else str(value).strip()
+
+
+@contextmanager
+def _damage_as_error(path: str) -> Iterator[None]:
+    """Turn errors of the libraries into a `SourceError` of a file."""
+    try:
+        yield
+    except _DAMAGE as error:
+        what = f"truncated or damaged arrays: {printable(str(error)[:200])}"
+        raise SourceError(what, path=path, hint=COPY_HINT) from error
+
+
+def _open_array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Array:
     """Open an array; its header is believed where it fits the size that the archive says."""
     from numpy.lib import format as npy
 
@@ -145,8 +237,10 @@ def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Arra
     except (SyntaxError, TokenError, RecursionError, MemoryError, LookupError, TypeError) as error:
         raise ValueError(f"{name} has an invalid header") from error
     array = _Array(dtype, shape, file)
-    if dtype.hasobject or (by_columns and len(shape) > 1) or not all(n > 0 for n in shape):
-        raise _refused(path, name, array, " in Fortran order" if by_columns else "")
+    in_columns = by_columns and len([side for side in shape if side != 1]) > 1
+    if dtype.hasobject or in_columns or not shape or not all(side > 0 for side in shape):
+        more = " in Fortran order" if in_columns else ""
+        raise _unsupported(path, name, array, more)
     size, declared = info.file_size - file.tell(), prod(shape) * dtype.itemsize
     if declared != size or size > most:
         what = f"{name} declares {declared:,} bytes of values"
@@ -154,13 +248,26 @@ def _array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> _Arra
     return array
 
 
-def _bytes(array: _Array, count: int, each: int = 1) -> bytes:
-    size = count * each * array.dtype.itemsize
+def _batches(labels: _Array) -> Iterator[Any]:
+    """Yield the rows of an array of labels, some at once, as arrays with two axes."""
+    import numpy
+
+    row_bytes = max(1, labels.width * labels.dtype.itemsize)
+    step = max(1, min(_BATCH_VALUES, _BATCH_BYTES // row_bytes))
+    for start in range(0, labels.shape[0], step):
+        count = min(step, labels.shape[0] - start)
+        data = _read_values(labels, count * labels.width)
+        yield numpy.frombuffer(data, labels.dtype).reshape(count, labels.width)
+
+
+def _read_values(array: _Array, count: int) -> bytes:
+    size = count * array.dtype.itemsize
     if len(data := array.file.read(size)) != size:
         raise ValueError("an array ends early")
     return bytes(data)
 
 
-def _refused(path: str, name: str, array: _Array, more: str = "") -> SourceError:
+def _unsupported(path: str, name: str, array: _Array, more: str = "") -> SourceError:
     found = f"{array.dtype} of shape {array.shape}{more}"
-    return SourceError(f"unsupported array {name}", path=path, expected=_EXPECTED, found=found)
+    what = f"unsupported array {printable(name)}"
+    return SourceError(what, path=path, expected=_EXPECTED, found=found)

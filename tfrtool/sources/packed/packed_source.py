@@ -25,7 +25,7 @@ def source_of(
     Splits are those that the names of all files say. Labels are those ``names``, if there are any.
     The columns of a table are ``others``.
     """
-    splits = {file: _split_of(file) for file in files}
+    splits = {file: split_of_file(file) for file in files}
     has_splits = all(splits.values()) and len(files) > 1
     group_by = rows.options.group_by or ""
     for file, sample in samples:
@@ -35,7 +35,7 @@ def source_of(
     return rows.source(reader, names, others)
 
 
-def _split_of(file: str) -> str:
+def split_of_file(file: str) -> str:
     """Return the split that the name of a file says, or that of its folder; "" for none."""
     for name in (Path(file).stem, Path(file).parent.name):
         words = re.split("[^a-z]+", name.lower())
