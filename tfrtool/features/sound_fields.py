@@ -18,6 +18,8 @@ from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.leaf_arrays import numpy_dtype
 from tfrtool.features.types import Field, Kind, ListOf, Struct, Values
 
+_AS_NUMBERS = "use --as-stored to write samples as numbers"
+
 RATE = "rate"
 """The key of a type's info under which is the sample rate, or the feature that has it."""
 
@@ -77,19 +79,20 @@ def wav_files(item: Field, samples: pa.Array, rows: pa.RecordBatch) -> pa.Array:
     if isinstance(rate, str):
         if rate not in rows.schema.names:
             what = f"no column {rate!r}, which has the sample rate"
-            raise SchemaError(what, hint="use --as-stored to write samples as numbers")
+            raise SchemaError(what, hint=_AS_NUMBERS)
         rates = rows.column(rate).to_pylist()
     files = list[bytes | None]()
     for value, hertz in zip(samples, rates, strict=True):
         known = rate_of(hertz if isinstance(hertz, list) else [hertz])
         if value.is_valid and known is None:
             what = "a record has samples, but no sample rate"
-            raise SchemaError(what, hint="use --as-stored to write samples as numbers")
+            raise SchemaError(what, hint=_AS_NUMBERS)
         try:
             is_sound = known is not None and value.is_valid
             file = wav_of(_numbers(value.values), known or 0, exact=True) if is_sound else None
         except ValueError as error:
-            raise SchemaError(f"samples can't become sound: {error}") from error
+            what = f"samples can't become sound: {error}"
+            raise SchemaError(what, hint=_AS_NUMBERS) from error
         files.append(file)
     return pa.array(files, pa.binary())
 
