@@ -307,9 +307,9 @@ convert deep.jsonl new | 1
   ? use --flatten to make columns of the values of objects
   > tfrtool convert deep.jsonl new --flatten
 $ tfrtool query a.tfrecord "SELECT {'x': label} AS s FROM records" --out deep.parquet
-convert deep.parquet new | 1
-  ? use --flatten to make columns of the fields of structs
-  > tfrtool convert deep.parquet new --flatten
+convert deep.parquet new --cast s:string | 2
+  ? name the path of the values, such as objects/id
+  > tfrtool convert deep.parquet new --cast s/x:string
 $ tfrtool query a.tfrecord "SELECT make_timestamp_ns(1) AS t" --out time.parquet
 convert time.parquet new | 1
   ? use --cast t:string to store text

@@ -227,18 +227,22 @@ def test_what_features_json_can_not_say(
         tfrtool.read_table(two)
 
 
-def test_options_of_flat_features(robot: Path, tmp_path: Path) -> None:
-    """--cast, --lists and --schema speak of stored features, and a table is made of these."""
-    report = tfrtool.convert(
-        robot, tmp_path / "cast", to="parquet", cast={"split_number": "string"}
-    )
-    assert "with --cast, features are written as they are stored" in report.notes
-    assert report.columns["steps/action"] == "list<item: float>"
+def test_options_of_nested_features(robot: Path, tmp_path: Path) -> None:
+    """A cast of a column, or of values in one, changes only these, from records and from tables."""
+    cast = {"split_number": "string", "steps/reward": "string"}
+    report = tfrtool.convert(robot, tmp_path / "cast", to="parquet", cast=cast)
+    assert report.columns["split_number"] == "string"
+    (first, *_) = pq.read_table(next((tmp_path / "cast").glob("*.parquet"))).to_pylist()
+    assert first["split_number"] == str(tfrtool.read_table(robot).to_arrow()[1][0])
+    assert [type(step["reward"]) for step in first["steps"]] == [str] * len(first["steps"])
+    assert first["steps"][0]["is_last"] in (True, False)
+    with pytest.raises(tfrtool.UsageError, match="no column of values 'steps' to cast"):
+        tfrtool.convert(robot, tmp_path / "none", to="parquet", cast={"steps": "string"})
     with pytest.raises(tfrtool.UsageError, match="--as-stored applies to records that become"):
         tfrtool.convert(robot, tmp_path / "more", to="tfrecord", as_stored=True)
     tfrtool.convert(robot, tmp_path / "table", to="parquet")
-    with pytest.raises(tfrtool.UsageError, match="--cast doesn't apply to nested columns"):
-        tfrtool.convert(tmp_path / "table", tmp_path / "back", cast={"file": "string"})
+    tfrtool.convert(tmp_path / "table", tmp_path / "back", cast={"split_number": "int64"})
+    assert tfrtool.read_table(tmp_path / "back").schema.field("split_number").type == pa.int64()
     report = tfrtool.convert(
         robot, tmp_path / "chosen", to="parquet", select=["file", "steps/action"]
     )

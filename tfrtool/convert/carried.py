@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from tfrtool.errors import DatasetError
-from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import (
     DATASET_INFO,
     FEATURES,
@@ -14,6 +13,7 @@ from tfrtool.examples.tfds_metadata import (
     Json,
     SplitInfo,
 )
+from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath
@@ -68,7 +68,7 @@ class CarriedMetadata:
             self.info = self.info or _object(folder / DATASET_INFO)
         if self.warnings:
             self.features = None
-        self.types = StoredTypes.read(shards)
+        self.types = SchemaFields.read(shards)
         self.warnings += [
             f"{what} for {name!r} in {SCHEMA}, so the result has none"
             for what, names in (

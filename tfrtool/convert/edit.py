@@ -30,7 +30,6 @@ from tfrtool.convert.source_records import (
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import DatasetError, SourceError, TfrtoolError, UsageError, suggestion
-from tfrtool.examples.arrow.columns import ColumnType
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import (
@@ -46,7 +45,6 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
     KEYPOINTS,
@@ -58,6 +56,9 @@ from tfrtool.examples.tfds_metadata import (
     dimensions,
     labels_file,
 )
+from tfrtool.features.schema_files import SCHEMA, SchemaFields
+from tfrtool.features.stored_layout import stored_dtype, stored_features
+from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
@@ -495,18 +496,32 @@ def _edit_tasks(found: DatasetFiles, changes: Changes, settings: JobSettings) ->
 
 def _edit_types(carried: CarriedMetadata, changes: Changes) -> None:
     """Keep the types of features that are stored as they were, under their new names."""
-    columns = {}
-    for name, column in carried.types.columns.items():
-        dtype, new = changes.cast.get(name) or column.dtype, changes.rename.get(name, name)
-        if not (changes.keeps(name) and dtype):
-            continue
-        if dtype is not column.dtype and column.logical:
-            what = f"{name!r} becomes {dtype.value}, so {SCHEMA} has no {column.logical}"
+    fields = dict[str, Field]()
+    for name, item in carried.types.fields.items():
+        keys = [feature.key for feature in stored_features(Struct({name: item}))]
+        is_torn = keys != [name] and not changes.rename.keys().isdisjoint(keys)
+        if is_torn or not all(map(changes.keeps, keys)):
+            continue  # what is left of it is described as it is stored
+        new, dtype = changes.rename.get(name, name), changes.cast.get(name)
+        values = next(leaf.values for leaf in leaves_of(item))
+        if dtype is not None and values.kind is Kind.TIME and stored_dtype(values) is not dtype:
+            what = f"{name!r} becomes {dtype.value}, so {SCHEMA} has no {values.dtype}"
             carried.warnings.append(what)
-        else:
-            column = ColumnType(dtype, column.logical, column.shape).of(column)
-            columns[new] = replace(column, key=feature_key(new))
-    carried.types = StoredTypes(columns=columns)
+        elif dtype is not None:
+            fields[new] = _cast_field(item, dtype)
+        elif changes.cast.keys().isdisjoint(keys):
+            fields[new] = item
+    carried.types = SchemaFields(fields=fields)
+
+
+def _cast_field(item: Field, dtype: DType) -> Field:
+    """Return the field of a feature whose values get another type."""
+    if isinstance(item, ListOf):
+        return replace(item, item=_cast_field(item.item, dtype))
+    if isinstance(item, Struct) or stored_dtype(item) is dtype:
+        return item
+    word = "text" if dtype is DType.STRING else dtype.value
+    return replace(Values.parse(word), shape=item.shape, info=item.info)
 
 
 def _edit_metadata(

@@ -11,8 +11,8 @@ from tfrtool.examples.arrow.columns import CONTEXT, LISTS, METADATA, Columns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.features.explode import ITEM, ExplodedTable, FieldPath, is_related
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.flat_fields import flat_field
 from tfrtool.features.nested import arrow_type
-from tfrtool.features.sources import field_of_column
 from tfrtool.features.types import (
     Field,
     Kind,
@@ -149,7 +149,7 @@ def _tree_of(columns: Columns) -> Struct:
         if column.dtype is None:
             what = f"feature {name!r} has several types, and can't be in a row for each item"
             raise SchemaError(what, hint="use --select to leave it out")
-        item = field_of_column(column)
+        item = flat_field(column)
         if column.is_list:
             lists[name] = ListOf(item=item)
         else:

@@ -163,7 +163,7 @@ class FeatureColumns(DecodedColumns):
         """The stored features as columns of lists."""
         features = {feature.key: feature.dtype for feature in stored_features(self.root)}
         columns = (
-            Column(key=feature_key(key), form=Form.LIST, dtype=dtype)
+            Column(key=feature_key(key), form=Form.LIST if dtype else Form.FEATURE, dtype=dtype)
             for key, dtype in features.items()
         )
         return Columns(PayloadKind.EXAMPLE, tuple(columns))
@@ -174,6 +174,11 @@ class FeatureColumns(DecodedColumns):
         arrays = [flat.arrays[feature_name(column.key)] for column in stored.columns]
         if not arrays:
             return [b""] * batch.num_rows
+        columns = [
+            column if pa.types.is_nested(array.type) else replace(column, form=Form.OPTIONAL)
+            for column, array in zip(stored.columns, arrays, strict=True)
+        ]
+        stored = replace(stored, columns=tuple(columns))
         return encode_batch(pa.record_batch(arrays, schema=stored.to_arrow()), stored)
 
     @classmethod

@@ -21,7 +21,8 @@ class FlatFeatures:
     """The features that store the rows of a tree.
 
     Attributes:
-        arrays: an array of lists for each stored feature, by name; null where a record has none.
+        arrays: an array for each stored feature, by name: of values, or of lists; null where a
+            record has none.
     """
 
     def __init__(self, root: Struct, rows: Sequence[pa.Array], records: int) -> None:
@@ -59,6 +60,12 @@ class FlatFeatures:
         self, leaf: Leaf, array: pa.Array, offsets: tuple[Ints, ...], present: Bools
     ) -> None:
         stored, values = stored_leaf(leaf), leaf.values
+        if values.kind is Kind.MIXED:
+            self.arrays[leaf.path] = array
+            return
+        if not (leaf.level or values.shape) and values.encoding is Encoding.NONE:
+            self.arrays[leaf.path] = _stored_values(array, values)
+            return
         if not leaf.level:
             present = np.asarray(array.is_valid())
             array = array.drop_null()
@@ -156,7 +163,7 @@ def _stored_values(array: pa.Array, values: Values) -> pa.Array:
     if values.kind is Kind.BOOL:
         return array.cast(pa.int64())
     if values.kind is Kind.NUMBER and values.dtype == "uint64":
-        return numbers_array(_numbers(array).view(np.int64))
+        return array.view(pa.int64())
     if values.kind is Kind.NUMBER:
         return array.cast(pa.float32() if values.is_float else pa.int64(), safe=not values.is_float)
     return array

@@ -37,7 +37,8 @@ class _Source(NamedTuple):
 
     @classmethod
     def of(cls, feature: StoredFeature) -> "_Source":
-        return cls(feature_key(feature.key), feature.key, feature.dtype, _LISTS[feature.dtype])
+        dtype = feature.dtype or DType.STRING
+        return cls(feature_key(feature.key), feature.key, dtype, _LISTS[dtype])
 
     def values(self, features: Mapping[bytes, pb.Feature]) -> Sequence[Any] | None:
         """Return the values of a record; None if it doesn't have the feature."""
@@ -100,6 +101,8 @@ class LeafArrays:
     def __init__(self, leaf: Leaf) -> None:
         """Prepare for a leaf."""
         values, stored = leaf.values, stored_leaf(leaf)
+        if values.kind is Kind.MIXED:
+            raise ValueError(f"the type of {leaf.path!r} differs between records")
         self.leaf = leaf
         self.sources = tuple(map(_Source.of, stored.all))
         self._source = _Source.of(stored.values)

@@ -55,6 +55,9 @@ class LeafBuild:
     def build(self, leaf: Leaf) -> BuiltField | None:
         """Return a leaf; None if some records don't fit it."""
         stored, values = stored_leaf(leaf), leaf.values
+        if values.kind is Kind.MIXED:
+            array = self._stored[leaf.path]
+            return BuiltField((), array, np.asarray(array.is_valid()))
         is_encoded = values.encoding is not Encoding.NONE
         per_item = 1 if is_encoded else values.size
         found = self._items(stored.values, stored.lengths, leaf, per_item)

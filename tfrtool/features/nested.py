@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrtool.examples.arrow.arrays import Ints
+from tfrtool.examples.arrow.columns import FEATURE
 from tfrtool.examples.arrow.value_types import logical_type
 from tfrtool.features.leaf_build import LeafBuild, instead
 from tfrtool.features.misfits import Misfits
@@ -46,6 +47,8 @@ def _value_type(values: Values) -> pa.DataType:
         return pa.bool_()
     if values.kind is Kind.TIME:
         return logical_type(values.dtype)
+    if values.kind is Kind.MIXED:
+        return FEATURE
     return pa.string() if values.kind is Kind.TEXT else pa.binary()
 
 

@@ -42,6 +42,10 @@ def hugging_face_features(item: Field) -> Any:
 def _hugging_face_values(values: Values) -> dict[str, Any]:
     if values.kind in _MEDIA:
         return {"_type": _MEDIA[values.kind]}
+    if values.kind is Kind.MIXED:
+        dtypes = (("bytes_list", "binary"), ("float_list", "float32"), ("int64_list", "int64"))
+        items = ((name, {"dtype": dtype, "_type": "Value"}) for name, dtype in dtypes)
+        return {name: {"feature": item, "_type": "List"} for name, item in items}
     if values.kind is Kind.LABEL and values.info.get("names"):
         return {"names": [*values.info["names"]], "_type": "ClassLabel"}
     dtype = _HUGGING_FACE_TYPES.get(values.kind, "binary")
@@ -64,7 +68,7 @@ def stored_schema(root: Struct) -> Schema:
     for leaf in leaves_of(root):
         stored, values = stored_leaf(leaf), leaf.values
         sizes += stored.sizes
-        for feature in stored.unshared:
+        for feature in stored.unshared if values.kind is not Kind.MIXED else ():
             shape: tuple[int, ...] | None = None
             is_values = feature is stored.values
             if values.info.get("optional"):

@@ -26,9 +26,10 @@ from tfrtool.examples.example import (
     parse_message,
 )
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.flat_fields import flat_field
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import arrow_type
-from tfrtool.features.sources import AS_STORED, field_of_column
+from tfrtool.features.sources import AS_STORED
 from tfrtool.features.types import Field, ListOf, Struct, leaves_of
 from tfrtool.records.wire import read_spans, varint
 
@@ -199,7 +200,7 @@ class RankingColumns(FeatureColumns):
         fields = dict[str, Field]()
         for name, columns in ((CONTEXT, context), (EXAMPLES, examples)):
             named = zip(columns.names, columns.columns, strict=True)
-            struct = Struct({key: field_of_column(column) for key, column in named})
+            struct = Struct({key: flat_field(column) for key, column in named})
             if columns.columns:
                 fields[name] = struct if name == CONTEXT else ListOf(item=struct)
         return cls(

@@ -6,9 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tfrtool.errors import DatasetError, SchemaError, UsageError, human_count, some_of
-from tfrtool.examples.arrow.columns import CONTEXT, LISTS, Column, Columns, Form
-from tfrtool.examples.example import DType, PayloadKind, feature_name
-from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.examples.arrow.columns import CONTEXT, LISTS, Columns
+from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
     LABEL_SIGNS,
@@ -17,8 +16,10 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
+from tfrtool.features.flat_fields import flat_field
 from tfrtool.features.metadata_types import has_metadata_types, read_metadata_types
 from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.schema_files import SCHEMA, SchemaFields, schema_of
 from tfrtool.features.sequence_columns import SequenceColumns
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
@@ -59,6 +60,7 @@ class DeclaredFeatures:
         is_partial: whether the root doesn't have these types yet, as those of the other features
             are to be inferred.
         first: the first records, for this.
+        is_certain: whether all fields are from a schema.json, so that records show no more.
     """
 
     root: Struct | None = None
@@ -69,6 +71,7 @@ class DeclaredFeatures:
     types: Mapping[str, Values] = field(default_factory=dict)
     is_partial: bool = False
     first: FirstExamples | None = None
+    is_certain: bool = False
 
     @property
     def is_sequence(self) -> bool:
@@ -96,7 +99,7 @@ class DeclaredFeatures:
         """The fields as the columns of a table; None where records show more than the files say."""
         if self.root is None or self.is_partial:
             return None
-        if needs_inference(self.root) and not self.types:
+        if needs_inference(self.root) and not (self.types or self.is_certain):
             return None
         return _columns_of(self.root, is_sequence=self.is_sequence)
 
@@ -117,7 +120,7 @@ def declared_features(
         UsageError: a type doesn't exist, or is that of no feature.
     """
     chosen, found = parse_types(types), read_declared_features(shards)
-    if found.root is not None and not needs_inference(found.root):
+    if found.columns is not None and found.root is not None:
         first = FirstExamples.of(shards)
         if not chosen:
             return _compared(found, first)
@@ -156,33 +159,28 @@ def _check_types(types: Mapping[str, Values], first: FirstExamples, path: AnyPat
 def read_declared_features(shards: Sequence[AnyPath]) -> DeclaredFeatures:
     """Return what features.json and the files beside it say about the records of shards.
 
-    The types of times, decimals and tensors in a schema.json come before it.
+    The fields of a schema.json come before it.
 
     Raises:
         SchemaError: two files disagree.
         DatasetError: a schema.json is damaged.
     """
     found = read_features_files([*dict.fromkeys(shard.parent for shard in shards)])
+    schema = SchemaFields.read(shards)
+    if found.root is None and found.problem is None and schema.is_complete:
+        path = schema_of(shards[0])
+        path = path if path.exists() else path.with_name(SCHEMA)
+        found = DeclaredFeatures(root=Struct({}), path=path)
     if found.root is None:
         return found
-    fields = dict(found.root.fields)
-    types = StoredTypes.read(shards)
-    for name, column in {**types.columns, **types.singles}.items():
-        fields[name] = _typed(fields.get(name), field_of_column(column))
-    root = Struct(fields)
+    root = Struct({**found.root.fields, **schema.fields})
     try:
         check_tree(root)
     except ValueError as error:
         what = f"contradicts the types in schema.json: {error}"
         raise SchemaError(what, path=found.path, hint=AS_STORED) from error
-    return replace(found, root=root)
-
-
-def _typed(declared: Field | None, item: Field) -> Field:
-    """Return a field of schema.json, which may be missing unless features.json has one value."""
-    if isinstance(item, Values) and not isinstance(declared, Values):
-        return replace(item, info={**item.info, "optional": True})
-    return item
+    is_certain = schema.fields.keys() >= root.fields.keys()
+    return replace(found, root=root, is_certain=is_certain)
 
 
 def read_features_files(folders: Sequence[AnyPath]) -> DeclaredFeatures:
@@ -289,37 +287,13 @@ def tree_of_columns(columns: Columns) -> tuple[Struct, list[str]]:
         if column.dtype is None:
             notes.append(f"{name!r} is not shown: its values have several types")
         elif column.is_list:
-            lists[name] = ListOf(item=_inferred(column))
+            lists[name] = ListOf(item=flat_field(replace(column, is_list=False)))
         else:
-            context[name] = _inferred(column)
+            context[name] = flat_field(column)
     if columns.kind is PayloadKind.EXAMPLE:
         return Struct(context), notes
     parts: dict[str, Field] = {CONTEXT: Struct(context), LISTS: Struct(lists)}
     return Struct({name: part for name, part in parts.items() if part != Struct({})}), notes
-
-
-def _inferred(column: Column) -> Field:
-    item = field_of_column(replace(column, is_list=False))
-    if isinstance(item, Values) and column.form is not Form.SCALAR:
-        return replace(item, info={**item.info, "optional": True, "empty_is_missing": True})
-    return item
-
-
-def field_of_column(column: Column) -> Field:
-    """Return the field that a column of stored features is."""
-    dtype = column.dtype or DType.STRING
-    if column.logical is not None:
-        values = Values(kind=Kind.TIME, dtype=column.logical)
-    elif dtype is DType.STRING:
-        values = Values(kind=Kind.TEXT if column.is_text else Kind.BYTES)
-    else:
-        values = Values(kind=Kind.NUMBER, dtype=dtype.value)
-    if column.form is Form.LIST and len(column.shape) > 1 and 0 not in column.shape:
-        sizes = tuple(None if size < 0 else size for size in column.shape)
-        return replace(values, shape=sizes)
-    if column.form is Form.LIST and column.shape and column.shape[0] > 0 and len(column.shape) == 1:
-        return replace(values, shape=column.shape)
-    return ListOf(item=values) if column.form is Form.LIST else values
 
 
 def with_class_names(root: Struct, folder: AnyPath) -> Struct:

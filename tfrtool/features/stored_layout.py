@@ -27,10 +27,10 @@ FLAT, LENGTHS = "ragged_flat_values", "ragged_row_lengths_{}"
 
 
 class StoredFeature(NamedTuple):
-    """A feature of an Example: its name, and the type of its values."""
+    """A feature of an Example: its name, and the type of its values; None if that differs."""
 
     key: str
-    dtype: DType
+    dtype: DType | None
 
 
 class StoredLeaf(NamedTuple):
@@ -59,8 +59,10 @@ class StoredLeaf(NamedTuple):
         return (*self.unshared, *self.sizes)
 
 
-def stored_dtype(values: Values) -> DType:
-    """Return the type of feature that stores values."""
+def stored_dtype(values: Values) -> DType | None:
+    """Return the type of feature that stores values; None if it differs between records."""
+    if values.kind is Kind.MIXED:
+        return None
     if values.encoding is not Encoding.NONE:
         return DType.STRING
     if values.kind is Kind.NUMBER:
@@ -82,7 +84,9 @@ def stored_leaf(leaf: Leaf) -> StoredLeaf:
     return StoredLeaf(values, lengths, (sizes, *size_lengths))
 
 
-def _ragged(key: str, dtype: DType, level: int) -> tuple[StoredFeature, tuple[StoredFeature, ...]]:
+def _ragged(
+    key: str, dtype: DType | None, level: int
+) -> tuple[StoredFeature, tuple[StoredFeature, ...]]:
     """Return the feature with the values in lists of a level, and those with lengths."""
     if level < 2:
         return StoredFeature(key, dtype), ()
@@ -101,7 +105,7 @@ def stored_features(root: Struct) -> tuple[StoredFeature, ...]:
 def check_tree(root: Struct) -> None:
     """Raise a `ValueError` if records can't store a tree, or it exceeds a limit."""
     check_fields(root)
-    known = dict[str, DType]()
+    known = dict[str, DType | None]()
     stored = [*map(stored_leaf, leaves_of(root))]
     for feature in chain.from_iterable(leaf.unshared for leaf in stored):
         if feature.key in known:
@@ -121,6 +125,8 @@ def check_fields(root: Struct) -> None:
     if len(leaves) > MAX_COLUMNS:
         raise ValueError(f"{len(leaves):,} fields (limit {MAX_COLUMNS:,})")
     for leaf in leaves:
+        if leaf.values.kind is Kind.MIXED and (leaf.level or leaf.values.shape):
+            raise ValueError(f"lists can't hold features of several types: {leaf.path!r}")
         if leaf.level and not can_divide(leaf.values):
             raise ValueError(f"lists don't store the shape of {leaf.path!r}")
         if leaf.level > 1 and leaf.values.size_features:

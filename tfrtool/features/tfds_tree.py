@@ -283,7 +283,8 @@ def tfds_stored(values: Values) -> Values:
 def tfds_of_tree(root: Field) -> Json:
     """Return what features.json has of a field."""
     if isinstance(root, Struct):
-        parts = {name: tfds_of_tree(part) for name, part in root.fields.items()}
+        items = ((name, part) for name, part in root.fields.items() if not _is_mixed(part))
+        parts = {name: tfds_of_tree(part) for name, part in items}
         return connector("FeaturesDict", featuresDict={"features": parts})
     if isinstance(root, ListOf):
         name = "Dataset" if root.is_dataset else "Sequence"
@@ -291,6 +292,11 @@ def tfds_of_tree(root: Field) -> Json:
         item = tfds_of_tree(root.item)
         return connector(name, sequence={"feature": item, "length": length})
     return _tfds_values(root)
+
+
+def _is_mixed(item: Field) -> bool:
+    """Return whether TFDS has no feature for a field."""
+    return isinstance(item, Values) and item.kind is Kind.MIXED
 
 
 def _tfds_values(values: Values) -> Json:

@@ -56,6 +56,8 @@ class Kind(enum.Enum):
     AUDIO = "audio"
     TIME = "time"
     """Timestamps, dates and decimals, which records store as numbers or text."""
+    MIXED = "mixed"
+    """Features whose type differs between records: lists of each type, as in a tf.train.Feature."""
 
 
 class Encoding(enum.Enum):
@@ -349,14 +351,14 @@ def _is_plain(item: Field) -> bool:
 
 
 def tree_json(item: Field) -> Any:
-    """Return a field as JSON: types as they are spelled."""
+    """Return a field as JSON: types as they are spelled, with a ``?`` if values may be missing."""
     if isinstance(item, Struct):
         return {"struct": {name: tree_json(part) for name, part in item.fields.items()}}
     if isinstance(item, ListOf):
         data = {"list": tree_json(item.item)}
         data |= {} if item.length is None else {"length": item.length}
         return data | ({"dataset": True} if item.is_dataset else {})
-    return str(item)
+    return f"{item}?" if item.info.get("optional") else str(item)
 
 
 def tree_from_json(data: Any, depth: int = 0) -> Field:
@@ -365,9 +367,10 @@ def tree_from_json(data: Any, depth: int = 0) -> Field:
         raise ValueError(f"fields are nested more than {MAX_DEPTH} levels deep")
     if isinstance(data, str):
         try:
-            return Values.parse(data)
+            values = Values.parse(data.removesuffix("?"))
         except UsageError as error:
             raise ValueError(str(error)) from error
+        return replace(values, info={"optional": True}) if data.endswith("?") else values
     if not isinstance(data, dict) or not {"struct", "list"} & {*data}:
         raise ValueError("neither a type nor a struct or list")
     if "struct" in data:

@@ -12,7 +12,7 @@ from tfrtool.errors import TfrtoolError, UsageError, human_bytes, human_count, p
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import read_objects
 from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, masks_of
-from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
+from tfrtool.inspection.pictures.pictures import pictures_of
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.table.record_query import (
     BYTES,
@@ -339,7 +339,7 @@ def _content(live: Live, row: Row, payload: bytes, step: int) -> dict[str, Any]:
     parts, misfit = _typed_parts(live, payload)
     steps = None if parts is None else steps_of(live, row, payload, step)
     if parts is None:
-        parts = _stored_parts(roles, payload)
+        parts = _stored_parts(payload)
     has_pictures = bool(roles.image and payload) and (steps is None or not is_camera(live, roles))
     pictures = list(pictures_of(payload, roles, 1)) if has_pictures else []
     return {
@@ -377,10 +377,10 @@ def _typed_parts(live: Live, payload: bytes) -> tuple[dict[str, Any] | None, str
     return (None, found) if isinstance(found, str) else (found, "")
 
 
-def _stored_parts(roles: ImageRoles, payload: bytes) -> dict[str, Any]:
+def _stored_parts(payload: bytes) -> dict[str, Any]:
     """Return the values of features as a record stores them."""
     parts: dict[str, Any] = {}
-    described = PayloadJson(most=_LONGEST_LIST, types=roles.types).describe(payload)
+    described = PayloadJson(most=_LONGEST_LIST).describe(payload)
     for part, values in described.items():
         if part in ("features", "context", "feature_lists"):
             parts |= {f"{part}.{name}" if name in parts else name: v for name, v in values.items()}

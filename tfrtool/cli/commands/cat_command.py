@@ -60,18 +60,16 @@ def _declared_columns(
 
     `UsageError` if there are types for a stream.
     """
-    from tfrtool.examples.tfds_metadata import FEATURES
     from tfrtool.features.metadata_types import has_metadata_types
+    from tfrtool.features.schema_files import may_be_described
     from tfrtool.records.stream import Stream
 
     shards = [source for source in sources if not isinstance(source, Stream)]
     if types and len(shards) < len(sources):
         raise UsageError("--type can't be used with a stream: shards are read twice")
     folders = {shard.parent: shard for shard in reversed(shards)}
-    if not types and not any(
-        (folder / FEATURES).exists() or has_metadata_types(shard)
-        for folder, shard in folders.items()
-    ):
+    is_described = may_be_described(shards) or any(map(has_metadata_types, folders.values()))
+    if not (types or is_described):
         return None
     from tfrtool.inspection.rows.batches import declared_columns
 
@@ -130,13 +128,8 @@ def _described(
 
     Where payloads are decoded ``together``, the first ones come at once, and more later.
     """
-    from tfrtool.examples.stored_types import StoredTypes
-
-    last, size = None, 1
+    size = 1
     while batch := list(islice(records, size)):
-        for path, _ in batch[:1]:
-            if not together and path != last and path.name:
-                last, payloads.types = path, StoredTypes.read([path])
         contents = payloads.describe_all([record.payload for _, record in batch])
         for (path, record), content in zip(batch, contents, strict=True):
             yield path, record, content

@@ -72,7 +72,9 @@ def _merge_column(
     """Return what a column is in all files, and a note on its type."""
     first = occurrences[0][0]
     name = feature_name(first.key)
-    dtype, note = _dtype(source_format, name, occurrences, cast)
+    dtypes = [(one.dtype, scan) for one, scan in occurrences]
+    cast_dtype = None if cast is None else cast.dtype
+    dtype, note = merge_dtypes(source_format, name, dtypes, cast_dtype)
     logical, shape = _logical(name, occurrences, cast), _shape(name, occurrences, cast)
     if form is Form.FEATURE:
         dtype, note = None, ""
@@ -110,13 +112,13 @@ def _logical(
     if len(words) > 1 and cast is None:
         types = ((one.logical or one.dtype, path) for one, path in reversed(words.values()))
         places = [f"{getattr(one, 'value', one)} in {path}" for one, path in types]
-        raise _conflict(name, "types", places)
+        raise type_conflict(name, "types", places)
     word = next(iter(words))
     same = cast is None or (cast.logical == "timestamp" and (word or "").startswith("timestamp"))
     return word if same or cast is None else cast.logical
 
 
-def _conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
+def type_conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
     """Return the error for a column whose types differ between files."""
     hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
     return SchemaError(f"conflicting {what} of {name!r}: {' and '.join(places)}", hint=hint)
@@ -136,46 +138,46 @@ def _shape(
     levels = [{*sizes} - {0} for sizes in zip(*shapes, strict=False)]
     if len({*map(len, shapes)}) > 1 or any(len(sizes) > 1 for sizes in levels[1:]):
         places = [f"{[*shape]} in {path}" for shape, path in reversed(shapes.items())]
-        raise _conflict(name, "shapes", places)
+        raise type_conflict(name, "shapes", places)
     if not all(levels):
         return ()
     shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
     return shape if any(one.shape for one, _ in occurrences) else ()
 
 
-def _dtype(
+def merge_dtypes(
     source_format: Format,
     name: str,
-    occurrences: Sequence[tuple[Column, Scan]],
-    chosen: ColumnType | None,
+    occurrences: Sequence[tuple[DType | None, Scan]],
+    cast: DType | None,
 ) -> tuple[DType | None, str]:
-    """Return the type of a column, and a note.
+    """Return the type of a column's features, and a note.
 
     Doubles become int64 where all of them, in all files, are whole.
     """
-    total, singles, cast = NumberRange(), False, None if chosen is None else chosen.dtype
-    for column, scan in occurrences:
+    total, singles = NumberRange(), False
+    for dtype, scan in occurrences:
         if name in scan.numbers:
             total.merge(scan.numbers[name])
         else:
-            singles |= column.dtype is DType.FLOAT32
+            singles |= dtype is DType.FLOAT32
     all_integral = total.seen and total.all_integral and not singles
     dtypes = {
-        DType.INT64 if all_integral and one.dtype is DType.FLOAT32 else one.dtype: scan.path
+        DType.INT64 if all_integral and one is DType.FLOAT32 else one: scan.path
         for one, scan in reversed(occurrences)
-        if one.dtype is not None
+        if one is not None
     }
     places = [f"{one.value} in {dtypes[one]}" for one in reversed(dtypes)]
     try:
-        dtype = cast or source_format.widest(dtypes)
+        chosen = cast or source_format.widest(dtypes)
     except ValueError as error:
-        raise _conflict(name, "types", places) from error
-    if dtype is DType.STRING and len(dtypes) > 1 and cast is None:
-        return dtype, f" becomes text: it is {' and '.join(places)}"
-    if dtype is DType.INT64 and total.doubles and total.all_integral:
-        return dtype, ": whole numbers become int64"
-    if dtype is not DType.FLOAT32 or not total.seen:
-        return dtype, ""
+        raise type_conflict(name, "types", places) from error
+    if chosen is DType.STRING and len(dtypes) > 1 and cast is None:
+        return chosen, f" becomes text: it is {' and '.join(places)}"
+    if chosen is DType.INT64 and total.doubles and total.all_integral:
+        return chosen, ": whole numbers become int64"
+    if chosen is not DType.FLOAT32 or not total.seen:
+        return chosen, ""
     for _, scan in occurrences if cast is None else ():
         wide = scan.numbers[name].wide if name in scan.numbers else None
         if wide is not None:
@@ -188,4 +190,4 @@ def _dtype(
                 hint=f"use {rounds}--cast {name}:string to keep its digits",
             )
     change = f"the largest relative change is {total.change:.3g}"
-    return dtype, f": numbers become float32; {change if total.change else 'no value changes'}"
+    return chosen, f": numbers become float32; {change if total.change else 'no value changes'}"

@@ -15,7 +15,7 @@ from tfrtool.convert.formats.single_file import write_single
 from tfrtool.convert.formats.source_scan import scan_files
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
-from tfrtool.examples.stored_types import SCHEMA
+from tfrtool.features.schema_files import SCHEMA
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.json_values import to_json_values

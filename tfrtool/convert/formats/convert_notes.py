@@ -11,6 +11,8 @@ from tfrtool.examples.example import DType, PayloadKind, feature_name
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import AS_STORED
+from tfrtool.features.stored_layout import stored_dtype
+from tfrtool.features.types import Kind, leaves_of
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")
 """What differs between notes that say the same of several columns."""
@@ -46,6 +48,13 @@ def blank_notes(
 def stored_notes(columns: Columns) -> list[str]:
     """Return how records store values of other types, a clause each."""
     notes = []
+    leaves = leaves_of(columns.root) if isinstance(columns, FeatureColumns) else ()
+    for path, _, values in leaves:
+        if values.kind is Kind.TIME:
+            form = "text" if stored_dtype(values) is DType.STRING else "int64, in microseconds"
+            notes.append(f"column {path!r}: {values.dtype.partition('(')[0]}s become {form}")
+        if values.shape:
+            notes.append(f"column {path!r}: tensors become flat lists, in row-major order")
     for name, column in zip(columns.names, columns.columns, strict=False):
         if column.logical:
             form = "int64, in microseconds" if column.dtype is DType.INT64 else "text"

@@ -1,5 +1,6 @@
 """The plan of a conversion: what is read, written and lost, known before anything is written."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -29,15 +30,16 @@ from tfrtool.convert.source_records import faults_of
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, feature_key
-from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.schema_files import SCHEMA, SchemaFields, needs_schema
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.exploded_rows import RECORD, explode_columns
 from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.records.framing import LocatedFault
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import JobPlan
 from tfrtool.writing.job_report import Faults
 from tfrtool.writing.run_options import check_shard_count, too_many_shards
@@ -73,8 +75,8 @@ class ConvertPlan:
         losses: what the target format can't store, one clause each.
         notes: all decisions, one clause each.
         faults: damage in the source.
-        keeps_types: whether a single file of payloads replaces one that has a schema. Its schema is
-            written, too, so that the records don't get the types of others.
+        has_schema: whether a single file of payloads has a schema: of what records don't show, or
+            so that they don't get the types of records that they replace.
     """
 
     request: ConvertRequest
@@ -83,7 +85,7 @@ class ConvertPlan:
     losses: Sequence[str]
     notes: Sequence[str]
     faults: Faults
-    keeps_types: bool
+    has_schema: bool
 
     def metadata(self, splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
         """Return the texts of the files next to the records, by name."""
@@ -96,7 +98,7 @@ class ConvertPlan:
             label_feature=content.label or next(iter(content.class_names), None),
         )
         texts = self.request.target_format.metadata(content, info)
-        return {**texts, SCHEMA: content.to_text()} if self.keeps_types else texts
+        return {**texts, SCHEMA: content.to_text()} if self.has_schema else texts
 
     def chosen(self) -> Mapping[str, Any]:
         """Return the options that decide what files hold. A resumed run must have the same."""
@@ -160,7 +162,7 @@ def plan_conversion(request: ConvertRequest, scanned: ScannedFiles) -> ConvertPl
         losses=losses,
         notes=[*dict.fromkeys((*request.files.notes, *scanned.notes, *rows.notes))],
         faults=_faults(request, scanned),
-        keeps_types=is_records_file and bool(StoredTypes.read([request.target]).columns),
+        has_schema=is_records_file and _needs_schema(rows.after.columns, request.target),
     )
 
 
@@ -220,6 +222,21 @@ def _named_label(content: Content, label: str | None) -> str | None:
     return name if content.columns.is_single(name) else None
 
 
+def _needs_schema(columns: Columns, target: AnyPath) -> bool:
+    """Return whether a single file of payloads needs a schema next to it."""
+    if isinstance(columns, FeatureColumns) and needs_schema(columns.root, is_alone=True):
+        return True
+    return bool(SchemaFields.read([target]).fields)
+
+
+def _renamed_path(path: str, names: Mapping[str, str]) -> str:
+    """Return the path of a field whose column is renamed."""
+    for old in [path, *(path[: at.start()] for at in re.finditer("/", path))]:
+        if old in names:
+            return names[old] + path[len(old) :]
+    return path
+
+
 def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     """Return content whose columns have other names; `UsageError` if that can't be."""
     if not names:
@@ -241,7 +258,7 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     return replace(
         content,
         columns=renamed,
-        class_names={new[name]: some for name, some in content.class_names.items() if name in new},
+        class_names={_renamed_path(path, new): some for path, some in content.class_names.items()},
         images=tuple(new[name] for name in content.images),
         tfds=None,
     )

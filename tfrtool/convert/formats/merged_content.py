@@ -13,13 +13,15 @@ from tfrtool.convert.formats.folder_columns import without_folders
 from tfrtool.convert.formats.record_format import Content, Scan
 from tfrtool.convert.formats.schema_types import ChosenTypes, apply_schema
 from tfrtool.convert.formats.source_scan import ScannedFiles
+from tfrtool.convert.formats.tree_merge import merge_trees
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, DecodedColumns, Form
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import is_image
-from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.examples.tfds_metadata import LABEL_SIGNS, labels_file
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.stored_layout import stored_dtype
+from tfrtool.features.types import Kind, Values, with_info
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.records.tally import Tally
 from tfrtool.storage.remote_path import AnyPath
@@ -53,20 +55,43 @@ def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Cont
     is_selected, select = bool(select), without_folders(select, columns, request.files.paths)
     if types.schema is not None:
         columns = apply_schema(columns.select(select), types.schema, types.casts)
+    is_changed = is_selected or bool(types.casts) or options.lists
     content = Content(
         columns=columns.select(select) if is_selected else columns,
         exact=is_exact and not (is_selected or types.casts),
         class_names=_class_names(scans),
         class_files=first.class_files,
-        tfds=None if is_selected else first.tfds,
+        tfds=None if is_changed else first.tfds,
         declared=first.declared,
         native=None if uncast is None else _native(columns, uncast),
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
     if scanned.format.payloads:
-        content = _with_metadata(content, request.files.folders, tfds=not is_selected)
-    return replace(content, images=_images(scanned, content)), notes
+        content = _with_metadata(content, request.files.folders, tfds=not is_changed)
+        return replace(content, images=_images(scanned, content)), notes
+    return _with_roles(replace(content, images=_images(scanned, content))), notes
+
+
+def _with_roles(content: Content) -> Content:
+    """Return the content of a table whose tree says which fields are labels and images."""
+    if type(content.columns) is not FeatureColumns:
+        known = content.columns.names
+        names = {name: some for name, some in content.class_names.items() if name in known}
+        return replace(content, class_names=names)
+    class_names: dict[str, tuple[str, ...]] = {}
+
+    def with_role(path: str, values: Values) -> Values:
+        if values.kind is Kind.BYTES and path in content.images:
+            return replace(values, kind=Kind.IMAGE)
+        is_label = values.kind is Kind.LABEL or stored_dtype(values) is DType.INT64
+        if path not in content.class_names or not is_label or values.shape:
+            return values
+        class_names[path] = content.class_names[path]
+        return Values(kind=Kind.LABEL, info={**values.info, "names": class_names[path]})
+
+    root = with_info(content.columns.root, with_role)
+    return replace(content, columns=FeatureColumns.of(root), class_names=class_names)
 
 
 def _is_exact(scanned: ScannedFiles, options: ConvertOptions) -> bool:
@@ -85,21 +110,22 @@ def _columns(
     """Return the columns of all files, those of payloads before a cast, and notes."""
     source_format, scans, casts = scanned.format, scanned.scans, dict(types.casts)
     content = scans[0].content
-    if isinstance(content.columns, DecodedColumns):
-        columns = _decoded_columns(scans, options)
-        return columns, None, undeclared_notes(scanned.fold, columns)
-    if source_format.payloads:
-        uncast = StoredTypes.read(scan.path for scan in scans).apply(
-            scanned.fold.table_columns(lists=options.lists)
-        )
+    rows = [scan for scan in scans if scan.rows] or scans[:1]
+    is_tree = any(type(scan.content.columns) is FeatureColumns for scan in rows)
+    if isinstance(content.columns, DecodedColumns) and not is_tree:
+        return _decoded_columns(scans, options), None, []
+    if source_format.payloads and not is_tree:
+        uncast = scanned.fold.table_columns(lists=options.lists)
         return _retyped(uncast, casts), uncast, []
-    is_typed = all(scan.content.exact for scan in scans) or (
-        bool(source_format.widening) and content.declared
-    )
+    is_typed = source_format.payloads or all(scan.content.exact for scan in scans)
+    is_typed |= bool(source_format.widening) and content.declared
     if types.schema is not None and not is_typed:
         specs = types.schema.features
         casts = {one.name: ColumnType(one.dtype) for one in specs if one.dtype} | casts
-    rows = [scan for scan in scans if scan.rows] or scans[:1]
+    if is_tree:
+        tree, notes = merge_trees(source_format, rows, select, casts, lists=options.lists)
+        notes += undeclared_notes(scanned.fold, tree) if source_format.payloads else []
+        return tree, content.columns if source_format.payloads else None, notes
     columns, notes = merge_columns(source_format, rows, select, casts, lists=options.lists)
     return columns, None, notes
 
@@ -195,6 +221,9 @@ def _check_text_casts(columns: Columns, cast: Mapping[str, ColumnType]) -> None:
 
 def _native(columns: Columns, native: Columns) -> Columns | None:
     """Return columns with their types before a cast; None if these are the same."""
+    if isinstance(native, FeatureColumns):
+        native = native.select(columns.names)
+        return None if native == columns else native
     known = {(one.key, one.is_list): one for one in native.columns}
     found = []
     for one in columns.columns:
@@ -209,12 +238,17 @@ def _native(columns: Columns, native: Columns) -> Columns | None:
 
 def _images(scanned: ScannedFiles, content: Content) -> tuple[str, ...]:
     """Return the columns that have an encoded image in each of the first records of some files."""
-    names, seen = [], set[str]()
-    if isinstance(content.columns, FeatureColumns):
-        return content.columns.images
-    for name, column in zip(content.columns.names, content.columns.columns, strict=True):
-        is_bytes = column.dtype is DType.STRING and not column.is_text and column.form.is_single
-        names += [name] if is_bytes else []
+    columns, seen = content.columns, set[str]()
+    if isinstance(columns, FeatureColumns):
+        is_known = scanned.format.payloads or all(scan.table is None for scan in scanned.scans)
+        if is_known or type(columns) is not FeatureColumns:
+            return columns.images
+        fields = zip(columns.names, columns.root.fields.values(), strict=True)
+        names = [name for name, item in fields if item == Values(kind=Kind.BYTES)]
+    else:
+        named = zip(columns.names, columns.columns, strict=True)
+        strings = [(name, one) for name, one in named if one.dtype is DType.STRING]
+        names = [name for name, one in strings if not one.is_text and one.form.is_single]
     for scan in [scan for scan in scanned.scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
         chosen = replace(content, columns=content.columns.select(names), exact=False)

@@ -4,7 +4,6 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,20 +21,21 @@ from tfrtool.convert.formats.record_format import (
     naming_file,
 )
 from tfrtool.errors import SourceError
-from tfrtool.examples.arrow.columns import EXACT, PLACES, Column, Columns, DecodedColumns, Form
+from tfrtool.examples.arrow.columns import (
+    EXACT,
+    METADATA,
+    PLACES,
+    Column,
+    Columns,
+    DecodedColumns,
+    Form,
+)
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.examples.arrow.foreign import (
-    NestedSizes,
-    conform,
-    double_columns,
-    flat_values,
-    flattened,
-    foreign_columns,
-)
-from tfrtool.examples.dtypes import NumberRange
-from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.arrow.foreign import conform
+from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.arrow_tree import IMAGE_PATH, TableTree, is_image
 from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.outputs import (
@@ -47,6 +47,8 @@ from tfrtool.features.outputs import (
 )
 from tfrtool.features.outputs import hugging_face_features as tree_features
 from tfrtool.features.ranking_columns import nested_columns_of
+from tfrtool.features.table_rows import TableFold, table_rows
+from tfrtool.features.types import Struct
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
@@ -67,11 +69,10 @@ _NAMED = b"tfrtool.named"
 """The key of a schema's metadata for the label whose class names are a column."""
 
 _Table = TypeVar("_Table", pa.Schema, pa.RecordBatch)
-_IMAGE_PARTS = ("bytes", "path")
 _NOTHING = pa.field("_record", pa.int64())
 """The column of records without any feature, whose number must be kept."""
 
-_PATHS = ("{}/filename", "image/filename", "filename")
+_PATHS = (IMAGE_PATH, "image/filename", "filename")
 """Of the column that has an image's path, where one of them is there."""
 
 
@@ -79,10 +80,6 @@ class ParquetFormat(Format):
     """Files with zstd and row groups; an image is a struct of its bytes and its path."""
 
     spec = FORMATS["parquet"]
-
-    def __init__(self, flatten: bool = False) -> None:
-        """Choose whether structs become columns of their fields."""
-        self._flatten = flatten
 
     def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""
@@ -94,23 +91,13 @@ class ParquetFormat(Format):
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
         facts = facts._replace(schema=_without_names(facts.schema))
-        top_level = facts.schema.names
-        if self._flatten:
-            facts = _flat_facts(facts)
-        is_tree = _tree_of(facts.schema) is not None
-        sizes = NestedSizes(pa.schema([]) if is_tree else facts.schema)
-        doubles = {} if is_tree else double_columns(facts.schema)
-        numbers = {feature_name(key): NumberRange(doubles=True) for key in doubles.values()}
-        first = 0
-        if names := {part for name in (*doubles, *sizes.sizes) for part in _parents(name)}:
-            wanted = [name for name in top_level if name in names]
-            for batch in self._flat(read_batches(path, columns=wanted)):
-                sizes.add(batch)
-                for name, key in doubles.items():
-                    values, places = flat_values(batch.column(name))
-                    numbers[feature_name(key)].add_doubles(values, places + first)
-                first += batch.num_rows
-        content, notes = _content(facts, sizes)
+        columns, table = _columns_of(facts.schema), None
+        fold = TableFold(Struct({}))
+        if columns is None:
+            table = TableTree.of(facts.schema, facts.nullable)
+            columns, fold = FeatureColumns.of(table.root), TableFold(table.root)
+            for batch in read_batches(path, columns=fold.names) if fold.names else ():
+                fold.add(batch)
         positions, rows, size = list[ReadPosition](), 0, 0
         for number, (group_rows, group_bytes) in enumerate(facts.groups):
             positions.append(ReadPosition(rows, number))
@@ -120,23 +107,17 @@ class ParquetFormat(Format):
             rows=rows,
             bytes=size,
             positions=positions or [ReadPosition()],
-            content=content,
-            numbers=numbers,
-            blank=tuple(
-                name
-                for name in facts.schema.names
-                if not (rows and facts.blank.isdisjoint({name, f"{name}.bytes"}))
-            ),
-            notes=notes,
+            content=_content(facts.schema, columns),
+            numbers=fold.numbers,
+            blank=tuple(_blank_names(facts, rows)),
+            notes=() if table is None else (*table.notes, *_interval_notes(facts)),
+            sizes=fold.sizes,
+            table=table,
         )
 
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[pa.RecordBatch]:
         """Yield rows as the file has them."""
-        return self._flat(read_batches(path, group=position.start))
-
-    def _flat(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        batches = map(_without_names, batches)
-        return map(flattened, batches) if self._flatten else batches
+        return map(_without_names, read_batches(path, group=position.start))
 
     def read_back(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that was just written."""
@@ -147,35 +128,18 @@ class ParquetFormat(Format):
         self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
-        tree = _tree_of(rows.schema)
-        if isinstance(content.columns, ExplodedColumns):  # that was just written
-            tree = content.columns
-        if tree is not None:
-            with _arrow_errors(path):
-                yield _tree_batch(rows, tree, content)
-            return
-        if isinstance(content.columns, DecodedColumns):  # that was just written
-            yield rows.replace_schema_metadata(content.schema.metadata)
-            return
+        tree, known = _tree_of(rows.schema), content.columns
+        if isinstance(known, ExplodedColumns):  # that was just written
+            tree = known
         with _arrow_errors(path):
-            file_columns, images, _ = _columns(rows.schema)
-            for name, path_column in zip(images, map(_PATHS[0].format, images), strict=True):
-                if path_column not in rows.schema.names:
-                    paths = pc.struct_field(rows.column(name), "path")
-                    rows = rows.append_column(path_column, paths)
-            if file_columns.kind is PayloadKind.EXAMPLE:
-                known = {one.key: one for one in content.columns.columns}
-                file_columns = replace(
-                    file_columns,
-                    columns=tuple(_as_in(known.get(one.key), one) for one in file_columns.columns),
-                )
-            batch = conform(rows, file_columns, first)
-        if file_columns != content.columns:
-            plain = content.columns.plain
-            batch = decode_batch(encode_batch(batch, file_columns), plain, exact=content.exact)
-            if plain != content.columns:
-                batch = conform(batch, content.columns, first)
-        yield batch
+            if tree is not None:
+                yield _tree_batch(rows, tree, content, first)
+            elif type(known) is FeatureColumns:
+                yield table_rows(rows, known, first, exact=content.exact)
+            elif isinstance(known, DecodedColumns):  # that was just written
+                yield rows.replace_schema_metadata(content.schema.metadata)
+            else:
+                yield _flat_batch(rows, content, first)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
@@ -284,24 +248,20 @@ def _without_names(table: _Table) -> _Table:
     return table.remove(at) if isinstance(table, pa.Schema) else table.remove_column(at)
 
 
-def _flat_facts(facts: ParquetFacts) -> ParquetFacts:
-    """Return what a file holds, with the fields of structs as columns."""
-    none = [pa.nulls(0, field.type) for field in facts.schema]
-    schema = flattened(pa.RecordBatch.from_arrays(none, schema=facts.schema)).schema
-    paths = {path.replace(".", "/") for path in facts.nullable}
-    nullable = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
-    parts = [(name, part) for name in schema.names for part in _IMAGE_PARTS]
-    nullable |= {f"{name}.{part}" for name, part in parts if f"{name}/{part}" in paths}
-    paths = {path.replace(".", "/") for path in facts.blank}
-    blank = {name for name in schema.names if not paths.isdisjoint(_parents(name))}
-    return facts._replace(
-        schema=schema, nullable=facts.nullable | nullable, blank=facts.blank | blank
-    )
+def _blank_names(facts: ParquetFacts, rows: int) -> Iterator[str]:
+    """Yield the columns without values; those of structs have none in any field."""
+    for column in facts.schema:
+        if not rows or facts.blank.issuperset(_leaf_names(column.name, column.type)):
+            yield column.name
 
 
-def _parents(name: str) -> Iterator[str]:
-    """Yield the names of the structs that a column may come from, and its own."""
-    return accumulate(name.split("/"), "{}/{}".format)
+def _leaf_names(name: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the paths of a column, or of the fields of a struct; of an image, that of the bytes."""
+    if not pa.types.is_struct(kind):
+        yield name
+    for one in kind if pa.types.is_struct(kind) else ():
+        if one.name == "bytes" or not is_image(kind):
+            yield from _leaf_names(f"{name}.{one.name}", one.type)
 
 
 def _as_in(content: Column | None, stored: Column) -> Column:
@@ -366,7 +326,9 @@ def _tree_of(schema: pa.Schema) -> FeatureColumns | None:
     return columns.narrowed([field.name for field in chosen])
 
 
-def _tree_batch(rows: pa.RecordBatch, tree: FeatureColumns, content: Content) -> pa.RecordBatch:
+def _tree_batch(
+    rows: pa.RecordBatch, tree: FeatureColumns, content: Content, first: int
+) -> pa.RecordBatch:
     """Return rows of a tree's table with the columns of a conversion."""
     arrays = [
         without_image_structs(item, rows.column(name))
@@ -381,84 +343,74 @@ def _tree_batch(rows: pa.RecordBatch, tree: FeatureColumns, content: Content) ->
         chosen = batch.select(content.schema.names)
         if chosen.schema.types == content.schema.types:
             return chosen.replace_schema_metadata(content.schema.metadata)
+    if isinstance(content.columns, FeatureColumns):
+        return table_rows(batch, content.columns, first, exact=content.exact)
     return decode_batch(encode_batch(batch, tree), content.columns, exact=content.exact)
 
 
-def _columns(
-    schema: pa.Schema, sizes: NestedSizes | None = None
-) -> tuple[Columns, list[str], tuple[str, ...] | None]:
-    """Return the columns of a schema by their types alone, and those of images.
-
-    And notes on other types; None where it is a schema of ours.
-    """
-    images = [
-        one.name
-        for one in schema
-        if pa.types.is_struct(one.type) and {part.name for part in one.type} == {"bytes", "path"}
-    ]
-    fields = [one.with_type(pa.binary()) if one.name in images else one for one in schema]
-    found = Columns.from_arrow(pa.schema(fields, schema.metadata))
-    if found is not None:
-        return found, images, None
-    paths = [_PATHS[0].format(name) for name in images]
-    fields += [pa.field(name, pa.string()) for name in paths if name not in schema.names]
-    schema = pa.schema(fields, schema.metadata)
-    columns, notes = foreign_columns(schema, None if sizes is None else sizes.sizes)
-    return columns, images, notes
-
-
-def _content(facts: ParquetFacts, sizes: NestedSizes) -> tuple[Content, tuple[str, ...]]:
-    """Return what a file holds, and notes on other types.
-
-    In a column of somebody else, a null is a feature that is absent.
-    """
-    schema = facts.schema
+def _columns_of(schema: pa.Schema) -> Columns | None:
+    """Return the columns of a table that this tool made; None of any other table."""
     tree = _tree_of(schema)
-    columns: Columns
-    images: list[str]
-    notes: tuple[str, ...] | None
-    if tree is None:
-        columns, images, notes = _columns(schema, sizes)
-    else:
-        columns, images, notes = tree, [], None
-    if notes is not None:
-        notes += tuple(
-            f"column {name!r}: intervals become 12 bytes each"
-            for name in schema.names
-            if "[12]" in str(schema.field(name).type)
-            and any(f"{path}.".startswith(f"{name}.") for path in facts.intervals)
-        )
-    nulls = set() if notes is None else _names_with_nulls(facts, images)
-    nullable = [
-        replace(one, form=Form.OPTIONAL) if one.form is Form.SCALAR and name in nulls else one
-        for name, one in zip(columns.names, columns.columns, strict=False)
-    ]
+    return tree or Columns.from_arrow(_without_images(schema))
+
+
+def _without_images(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the bytes alone of images."""
+    fields = [one.with_type(pa.binary()) if is_image(one.type) else one for one in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _flat_batch(rows: pa.RecordBatch, content: Content, first: int) -> pa.RecordBatch:
+    """Return rows of a table of features with the columns of a conversion."""
+    file_columns = Columns.from_arrow(_without_images(rows.schema)) or content.columns
+    for name in rows.schema.names:
+        path_column = IMAGE_PATH.format(name)
+        if is_image(rows.schema.field(name).type) and path_column not in rows.schema.names:
+            paths = pc.struct_field(rows.column(name), "path")
+            rows = rows.append_column(path_column, paths)
+    if file_columns.kind is PayloadKind.EXAMPLE:
+        known = {one.key: one for one in content.columns.columns}
+        as_known = tuple(_as_in(known.get(one.key), one) for one in file_columns.columns)
+        file_columns = replace(file_columns, columns=as_known)
+    batch = conform(rows, file_columns, first)
+    if file_columns == content.columns:
+        return batch
+    plain = content.columns.plain
+    batch = decode_batch(encode_batch(batch, file_columns), plain, exact=content.exact)
+    return batch if plain == content.columns else conform(batch, content.columns, first)
+
+
+def _content(schema: pa.Schema, columns: Columns) -> Content:
+    """Return what a file holds."""
     files = metadata_json(schema, _CLASS_FILES)
     return Content(
-        columns=replace(columns, columns=tuple(nullable)),
-        exact=EXACT in schema.names and (tree is not None or Columns.declared(schema) is not None),
+        columns=columns,
+        exact=EXACT in schema.names and METADATA in (schema.metadata or {}),
         class_names=_class_names(schema),
         class_files={k: str(v) for k, v in files.items()} if isinstance(files, dict) else {},
         tfds=metadata_json(schema, _TFDS),
-    ), notes or ()
+    )
+
+
+def _interval_notes(facts: ParquetFacts) -> list[str]:
+    """Return a note for each column of intervals, a clause each."""
+    return [
+        f"column {name!r}: intervals become 12 bytes each"
+        for name in facts.schema.names
+        if "[12]" in str(facts.schema.field(name).type)
+        and any(f"{path}.".startswith(f"{name}.") for path in facts.intervals)
+    ]
 
 
 def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Return the class names that Hugging Face's metadata have, by column."""
+    """Return the class names that Hugging Face's metadata have, by path."""
     names: dict[str, tuple[str, ...]] = {}
     found = [*hugging_face_features(schema).items()]
     for name, entry in found:  # which grows
         known = entry.get("names") if entry.get("_type") == "ClassLabel" else None
-        if isinstance(known, list) and name in schema.names:
+        if isinstance(known, list):
             names[name] = tuple(map(str, known))
         inner = {"": entry["feature"]} if "feature" in entry else {} if "_type" in entry else entry
         paths = [(f"{name}/{key}" if key else name, value) for key, value in inner.items()]
         found += [(path, value) for path, value in paths if isinstance(value, dict)]
     return names
-
-
-def _names_with_nulls(facts: ParquetFacts, images: Sequence[str]) -> set[str]:
-    """Return the names of columns of single values that have a null, or may have one."""
-    places = {f"{name}.bytes": name for name in images}
-    places |= {f"{name}.path": _PATHS[0].format(name) for name in images}
-    return {places.get(path, path) for path in facts.nullable}

@@ -8,7 +8,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.record_features import TFDS_OBJECTS
-from tfrtool.examples.stored_types import SCHEMA
 from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
     DatasetInfo,
@@ -32,7 +31,10 @@ from tfrtool.examples.tfds_metadata import (
     labels_file,
 )
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.tfds_tree import tfds_of_tree
+from tfrtool.features.schema_files import SCHEMA, SchemaFields, described_by_tfds
+from tfrtool.features.table_rows import table_rows
+from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
+from tfrtool.features.types import Struct
 from tfrtool.inspection.rows.batches import decode_records, in_batches
 from tfrtool.records.compression import (
     Compression,
@@ -119,10 +121,15 @@ class PayloadFormat(Format):
         for start in range(0, len(rows), step):
             records = rows[start : start + step]
             for batch in decode_records(path, records, plain, faults.append, exact=content.exact):
-                table = batch.table
-                for columns in stages if plain != content.columns else ():
-                    table = conform(table, columns, batch.records[0].index)
-                yield table
+                table, index = batch.table, batch.records[0].index
+                if plain == content.columns:
+                    yield table
+                elif isinstance(content.columns, FeatureColumns):
+                    yield table_rows(table, content.columns, index, exact=content.exact)
+                else:
+                    for columns in stages:
+                        table = conform(table, columns, index)
+                    yield table
         yield from faults
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
@@ -141,17 +148,26 @@ class PayloadFormat(Format):
         for name in (LABEL_MAP, *(labels_file(one, "-") for one in columns.names if "/" in one)):
             if name in content.class_files:
                 texts[name] = content.class_files[name]
-        features = {
-            name: _feature(name, one, content)
-            for name, one in zip(columns.names, columns.columns, strict=False)
-            if one.form is not Form.FEATURE
-        }
-        inferred = connector("FeaturesDict", featuresDict={"features": features})
         if isinstance(columns, FeatureColumns):
-            inferred = tfds_of_tree(columns.root)
+            inferred, schema = _described(columns.root, content.tfds)
+        else:
+            features = {
+                name: _feature(name, one, content)
+                for name, one in zip(columns.names, columns.columns, strict=False)
+                if one.form is not Form.FEATURE
+            }
+            inferred = connector("FeaturesDict", featuresDict={"features": features})
+            schema = {SCHEMA: content.to_text()} if columns != columns.plain else {}
         described = info.to_json() | {"fileFormat": self.tfds_name}
-        schema = {SCHEMA: content.to_text()} if columns != columns.plain else {}
         return dataset_texts(texts, content.tfds or inferred, described) | schema
+
+
+def _described(root: Struct, tfds: Mapping[str, Any] | None) -> tuple[Json, dict[str, str]]:
+    """Return a tree as features.json, and the schema.json with what features.json can't say."""
+    with contextlib.suppress(ValueError):
+        if tfds is not None and tree_of_tfds(tfds)[0] == root:
+            return tfds_of_tree(root), {}
+    return tfds_of_tree(described_by_tfds(root)), SchemaFields(fields=root.fields).texts()
 
 
 def _feature(name: str, column: Column, content: Content) -> Json:

@@ -21,6 +21,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.arrow_tree import TableTree
 from tfrtool.features.ranking_columns import nested_columns
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of
 from tfrtool.records.framing import Fault
@@ -140,6 +141,8 @@ class Scan:
     faults: tuple[Fault, ...] = ()
     blank: tuple[str, ...] = ()  # columns without values; all of them without rows
     notes: tuple[str, ...] = ()  # what becomes of types that no feature has, a clause each
+    sizes: Mapping[str, Collection[int]] = field(default_factory=dict)  # of lists in others
+    table: TableTree | None = None  # the types of a table of other software
 
     def piece(self, first: int, rows: int) -> Piece:
         """Return some of its rows."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 from tfrtool.convert.formats.cell_columns import CellReader, ColumnInference, Row, decode_rows
 from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.examples.stored_types import SCHEMA, schema_of
 from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.features.schema_files import SCHEMA, schema_of
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.sources.formats.table_limits import check_column_count, check_row_count
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked

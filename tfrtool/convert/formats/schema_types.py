@@ -8,6 +8,9 @@ from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Columns, ColumnType, Form, check_shape
 from tfrtool.examples.example import DType, feature_key
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.stored_layout import stored_dtype
+from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote_path import AnyPath
@@ -63,6 +66,14 @@ def schema_types(schema: DataSchema) -> list[dict[str, Any]]:
 
 def apply_schema(columns: Columns, schema: DataSchema, cast: Mapping[str, ColumnType]) -> Columns:
     """Return the columns with the types of a schema that has the same features, or their casts."""
+    if isinstance(columns, FeatureColumns):
+        fields = columns.root.fields
+        specified = [spec for spec in schema.features if spec.name in fields]
+        fixed_fields = {
+            spec.name: _fixed_field(fields[spec.name], spec, cast.get(spec.name))
+            for spec in specified
+        }
+        return FeatureColumns.of(Struct(fixed_fields))
     specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema.features}
     fixed = []
     for one in columns.columns:
@@ -79,6 +90,26 @@ def apply_schema(columns: Columns, schema: DataSchema, cast: Mapping[str, Column
         chosen = ColumnType(dtype, shape=_tensor_shape(spec))
         fixed.append(cast.get(spec.name, chosen).of(stored))
     return Columns(columns.kind, tuple(fixed))
+
+
+def _fixed_field(item: Field, spec: DataFeature, cast: ColumnType | None) -> Field:
+    """Return a field with the type of a schema, or a cast."""
+    leaves = [*leaves_of(item)]
+    if len(leaves) > 1 or leaves[0].path:
+        raise UsageError(f"--schema doesn't apply to column {spec.name!r}, which has structs")
+    values = replace(leaves[0].values, shape=())
+    dtype = spec.dtype or stored_dtype(values) or DType.STRING
+    is_text = values.kind is Kind.TEXT or stored_dtype(values) is not DType.STRING
+    if cast is None:
+        string = Values(kind=Kind.TEXT if is_text else Kind.BYTES)
+        is_string = dtype is DType.STRING
+        values = string if is_string else Values(kind=Kind.NUMBER, dtype=dtype.value)
+    if spec.is_single:
+        return replace(values, info=leaves[0].values.info or {"optional": True})
+    shape = tuple(None if size < 0 else size for size in _tensor_shape(spec))
+    if shape:
+        return replace(values, shape=shape, info={"optional": True})
+    return ListOf(item=values)
 
 
 def _tensor_shape(spec: DataFeature) -> tuple[int, ...]:

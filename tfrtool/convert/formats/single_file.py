@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tfrtool.errors import UsageError, WriteError, os_errors_as
-from tfrtool.examples.stored_types import SCHEMA, schema_of
+from tfrtool.features.schema_files import SCHEMA, schema_of
 from tfrtool.storage.atomic_files import TEMPORARY, delete_leftovers, move, new_files_by_name
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import JobReport

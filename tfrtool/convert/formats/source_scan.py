@@ -13,7 +13,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.sound_fields import sound_types, with_rates
-from tfrtool.features.sources import read_features_files
+from tfrtool.features.sources import read_declared_features
 from tfrtool.features.types import has_logical_types
 from tfrtool.inspection.rows.batches import all_features
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
@@ -113,12 +113,13 @@ def _declared_format(
     """
     if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
         return source_format, []
-    described = read_features_files([*dict.fromkeys(path.parent for path in shards)]).root
-    if described is not None and not has_logical_types(described) and not options.types:
+    declared = read_declared_features(shards)
+    described, is_certain = declared.root, declared.is_certain
+    is_flat = described is None or not (is_certain or has_logical_types(described))
+    if described is not None and is_flat and not options.types:
         return source_format, []
-    asked = [f"--{name}" for name in ("cast", "lists", "schema") if getattr(options, name)]
-    if asked and described is not None and not options.types:
-        return source_format, [_AS_STORED_WITH.format(asked[0])]
+    names = ("cast", "lists", "schema") if described is None else ()
+    asked = [f"--{name}" for name in names if getattr(options, name)]
     is_tfrecord, types = source_format.spec.name == "tfrecord", options.types
     if sound and described is None and not asked:
         types = {**sound, **(types or {})}

@@ -1,15 +1,12 @@
-"""Tables of any Arrow types as columns of features."""
+"""The rows of tables as columns of features."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError, reason_of, some_of
-from tfrtool.examples.arrow.arrays import list_array
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, PLACES, Column, Columns, Form
 from tfrtool.examples.arrow.value_types import (
     as_logical,
@@ -20,7 +17,6 @@ from tfrtool.examples.arrow.value_types import (
 )
 from tfrtool.examples.dtypes import as_dtype
 from tfrtool.examples.example import DType, PayloadKind, feature_key, feature_name
-from tfrtool.storage.limits import MAX_DIMENSIONS
 from tfrtool.storage.remote_path import AnyPath
 
 _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
@@ -31,108 +27,8 @@ _BYTES = {"binary", "large_binary", "fixed_size_binary", "binary_view"} | {
 _SHOWN = 100
 """Columns that an error names at most."""
 
-_TYPE_CHARACTERS = 200
-"""Characters of a type that an error shows."""
-
 _IMAGE = {"bytes", "path"}
 """The fields of Hugging Face's images; the bytes are what is kept."""
-
-
-def foreign_columns(
-    schema: pa.Schema, sizes: Mapping[str, Sequence[set[int]]] | None = None
-) -> tuple[Columns, tuple[str, ...]]:
-    """Return the columns that hold the rows of any schema, and notes on what changes.
-
-    Args:
-        schema: its types.
-        sizes: lengths of the lists within lists, by column and level, as `NestedSizes` finds them.
-
-    Raises:
-        SchemaError: no feature holds some columns; the error names all of them.
-    """
-    columns, notes, unsupported = [], [], dict[str, pa.DataType]()
-    for key, field in _keys(schema).items():
-        kind, shape = _unnested_type(field.type)
-        if pa.types.is_null(kind) and not shape:
-            continue
-        if kind == FEATURE:
-            columns.append(Column(key=key, form=Form.FEATURE, dtype=None))
-            continue
-        dtype, note = _mapping(kind)
-        note = note or "UUIDs become 16 bytes each" * ("arrow.uuid" in str(field.type))
-        levels = [{size} if size else None for size in shape[1:]]
-        for level, lengths in enumerate((sizes or {}).get(field.name, ())):
-            levels[level] = lengths or None
-        is_ragged = any(one is not None and (len(one) > 1 or 0 in one) for one in levels)
-        if dtype is None or is_ragged or len(shape) > MAX_DIMENSIONS:
-            unsupported[field.name] = field.type
-            continue
-        if note:
-            notes.append(f"column {field.name!r}: {note}")
-        inner = [0 if one is None else next(iter(one)) for one in levels]
-        text = dtype is DType.STRING and not _is_bytes(kind)
-        columns.append(
-            Column(
-                key=key,
-                form=Form.LIST if shape else Form.SCALAR,
-                dtype=dtype,
-                is_text=text,
-                logical=logical_word(kind),
-                shape=(shape[0], *inner) if shape else (),
-            )
-        )
-    if unsupported:
-        raise _unsupported(unsupported)
-    return Columns(PayloadKind.EXAMPLE, tuple(columns)), tuple(notes)
-
-
-def _unsupported(types: Mapping[str, pa.DataType]) -> SchemaError:
-    """Return the error for columns whose types no feature holds."""
-    names = [f"{name!r}" for name in types]
-    several = len(names) > 1
-    structs = any(pa.types.is_struct(_unnested_type(one)[0]) for one in types.values())
-    return SchemaError(
-        f"unsupported type{'s' * several} of column{'s' * several} {some_of(names, _SHOWN)}",
-        expected="numbers, strings, bytes, times, lists of them or tensors, or --select "
-        f"without {'them' if several else 'it'}",
-        found=some_of(
-            [*dict.fromkeys(str(one)[:_TYPE_CHARACTERS] for one in types.values())], _SHOWN
-        ),
-        hint="use --flatten to make columns of the fields of structs" if structs else None,
-    )
-
-
-def flattened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose structs, and lists of structs, are columns of their fields, ``a/b``.
-
-    Structs of our own tables and those of images stay.
-    """
-    if Columns.declared(batch.schema) is not None:
-        return batch
-    named = [
-        pair
-        for name, array in zip(batch.schema.names, batch.columns, strict=True)
-        for pair in _fields_of(name, array)
-    ]
-    arrays = [array for _, array in named]
-    schema = pa.schema([(name, array.type) for name, array in named], batch.schema.metadata)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _fields_of(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the fields of a struct or of a list of structs; other arrays as they are."""
-    array, kind = _plain(array), _plain_type(array.type)
-    values = _plain(array.flatten()) if _is_list(kind) else array
-    is_flat = not pa.types.is_struct(values.type) or not values.type.num_fields
-    if is_flat or _is_image(values.type) or values.type == FEATURE:
-        yield name, array
-        return
-    for field, child in zip(values.type, values.flatten(), strict=True):
-        if values is not array:
-            places = np.flatnonzero(np.asarray(array.is_valid()))
-            counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))[places]
-            child = list_array(pa.list_(child.type), len(array), places, counts, child)
-        yield from _fields_of(f"{name}/{field.name}", child)
 
 
 def _is_image(kind: pa.DataType) -> bool:
@@ -173,27 +69,9 @@ def _mapping(kind: pa.DataType) -> tuple[DType | None, str]:
     return (DType.STRING if str(kind).partition("[")[0] in _BYTES else None), ""
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) or "binary" in str(kind)
-
-
 def _is_list(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _unnested_type(kind: pa.DataType) -> tuple[pa.DataType, tuple[int, ...]]:
-    """Return the type of the values in lists of any depth, and the sizes of the lists.
-
-    A size is -1 for any number of lists, and 0 for any number of values within one.
-    """
-    shape: list[int] = []
-    kind = _plain_type(kind)
-    while _is_list(kind):
-        is_fixed = pa.types.is_fixed_size_list(kind)
-        shape.append(kind.list_size if is_fixed else 0 if shape else -1)
-        kind = _plain_type(kind.value_type)
-    return kind, tuple(shape)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -211,47 +89,6 @@ def _plain(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return _plain(array.dictionary_decode())
     return _plain(pc.run_end_decode(array)) if pa.types.is_run_end_encoded(kind) else array
-
-
-class NestedSizes:
-    """Lengths of the lists within lists, in columns whose types don't have them.
-
-    Attributes:
-        sizes: the lengths, by column and level.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        """Find the columns of a schema."""
-        shapes = {field.name: _unnested_type(field.type)[1][1:] for field in _keys(schema).values()}
-        self.sizes = {
-            name: [set[int]() for _ in shape] for name, shape in shapes.items() if 0 in shape
-        }
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take in rows."""
-        for name, levels in self.sizes.items():
-            array = _plain(batch.column(name))
-            for lengths in levels:
-                array = _plain(array.flatten())
-                lengths |= {*pc.list_value_length(array).drop_null().unique().to_pylist()}
-
-
-def double_columns(schema: pa.Schema) -> dict[str, bytes]:
-    """Return the names of the columns of doubles, or of lists of them, with the features' keys."""
-    return {
-        field.name: key
-        for key, field in _keys(schema).items()
-        if pa.types.is_float64(_unnested_type(field.type)[0])
-    }
-
-
-def flat_values(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the numbers of a column, without nulls, and the row of each from 0."""
-    array, rows = _plain(array), np.arange(len(array))
-    while _is_list(array.type):
-        rows = np.repeat(rows, np.asarray(pc.fill_null(pc.list_value_length(array), 0)))
-        array = _plain(array.flatten())
-    return np.asarray(array.drop_null()), rows[np.asarray(array.is_valid())]
 
 
 def conform(batch: pa.RecordBatch, columns: Columns, first_row: int) -> pa.RecordBatch:

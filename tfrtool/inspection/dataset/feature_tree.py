@@ -8,8 +8,8 @@ from typing import Any
 
 from tfrtool.errors import SchemaError, enumeration, human_count
 from tfrtool.examples.dataset_files import find_files
-from tfrtool.examples.stored_types import SCHEMA, StoredTypes
 from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.features.sources import (
     DeclaredFeatures,
     declared_features,
@@ -72,7 +72,7 @@ def read_feature_tree(
         return _typed_tree(folder, shards, typed, files.notes, options)
     if declared.root is not None:
         notes += _compared(shards)
-        described = {SCHEMA: StoredTypes.read(shards).columns, FEATURES: declared.root}
+        described = {SCHEMA: SchemaFields.read(shards).fields, FEATURES: declared.root}
         source = enumeration([name for name, found in described.items() if found], "and")
         return FeatureTree(
             dataset=folder, source=source, root=declared.root, notes=tuple(dict.fromkeys(notes))
@@ -86,8 +86,7 @@ def read_feature_tree(
             source = f"{ranking.packing.value} messages"
             return FeatureTree(dataset=folder, source=source, root=ranking.root, notes=tuple(notes))
         fold = fold_columns(shards, workers=pool, on_progress=options.on_progress)
-    columns = StoredTypes.read(shards).apply(fold.table_columns(lists=False, exact=False))
-    root, mixed = tree_of_columns(columns)
+    root, mixed = tree_of_columns(fold.table_columns(exact=False))
     records = human_count(Counter(fold.kinds).total(), "record")
     return FeatureTree(
         dataset=folder,
@@ -111,7 +110,7 @@ def _typed_tree(
     if declared.is_partial:
         with options.pool() as pool:
             fold = fold_columns(shards, workers=pool, on_progress=options.on_progress)
-        declared = with_inferred(declared, StoredTypes.read(shards), fold)
+        declared = with_inferred(declared, fold)
         source = f"types, and {human_count(Counter(fold.kinds).total(), 'record')}"
     root = declared.root or Struct({})
     notes = tuple(dict.fromkeys((*notes, *declared.all_notes)))

@@ -14,7 +14,6 @@ from tfrtool.examples.roles import (
     said_size,
     with_first_steps,
 )
-from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.images.pixels import (
     Picture,
@@ -51,7 +50,6 @@ class ImageRoles:
     label_names: LabelNames = field(default_factory=LabelNames)
     object_names: Mapping[int, str] = field(default_factory=dict)  # of the objects' classes
     has_boxes: bool = False  # whether there are features of objects in images
-    types: StoredTypes = field(default_factory=StoredTypes)
     features: tuple[str, ...] = ()  # all names that were seen
     faults: tuple[Fault, ...] = ()  # damage that was met before an image was found
 
@@ -89,7 +87,6 @@ def image_roles(
         label_names=LabelNames.read(path.parent, label),
         object_names=object_names(path.parent) if first.has_boxes else {},
         has_boxes=first.has_boxes,
-        types=StoredTypes.read([path]),
         features=tuple(first.features),
         faults=tuple(first.faults.entries),
     )

@@ -15,7 +15,6 @@ from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.arrays import numbers_array, strings_array
 from tfrtool.examples.arrow.columns import PLACES, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
-from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.arrow.value_types import map_values, short_floats
@@ -23,7 +22,6 @@ from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles, info_beside
 from tfrtool.examples.short_payloads import shorten
-from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import DeclaredFeatures, declared_features, tree_of_columns
 from tfrtool.inspection.rows.extra_columns import (
@@ -108,7 +106,7 @@ class CachedRecords(NamedTuple):
         for first in range(0, len(self.payloads), step):
             payloads = self.payloads[first : first + step]
             try:
-                yield _decode(payloads, columns, first), self.places[:, first : first + step]
+                yield decode_batch(payloads, columns), self.places[:, first : first + step]
             except (MisfitError, SchemaError):
                 offsets = self.places[1].tolist()
                 records = [
@@ -269,8 +267,6 @@ def infer_columns(
 ) -> Columns:
     """Return the columns of a table that all intact records of all shards fit.
 
-    Times, decimals and tensors are those of the schemas next to the shards.
-
     Args:
         shards: the files.
         as_stored: whether features stay as records store them, whatever features.json says.
@@ -293,7 +289,7 @@ def infer_columns(
     if declared is not None:
         return declared
     fold = fold_columns(shards, workers=workers, on_progress=on_progress)
-    return StoredTypes.read(shards).apply(fold.table_columns(lists=lists, exact=False))
+    return fold.table_columns(lists=lists, exact=False)
 
 
 def declared_columns(
@@ -332,14 +328,14 @@ def all_features(
     if not declared.is_partial:
         return declared
     fold = fold_columns(shards, workers=workers, on_progress=on_progress)
-    return with_inferred(declared, StoredTypes.read(shards), fold, lists=lists)
+    return with_inferred(declared, fold, lists=lists)
 
 
 def with_inferred(
-    declared: DeclaredFeatures, stored: StoredTypes, fold: ColumnsFold, *, lists: bool = False
+    declared: DeclaredFeatures, fold: ColumnsFold, *, lists: bool = False
 ) -> DeclaredFeatures:
     """Return features of which some have types, with the types of others that a fold has seen."""
-    columns = stored.apply(fold.table_columns(lists=lists, exact=False))
+    columns = fold.table_columns(lists=lists, exact=False)
     root, notes = tree_of_columns(columns)
     return replace(declared.inferred(root), notes=(*declared.notes, *notes))
 
@@ -498,7 +494,7 @@ def decode_records(
     """Yield records of one shard as one batch, or as several between those that don't fit."""
     try:
         payloads = [record.payload for record in records]
-        table = _decode(payloads, columns, records[0].index, exact=exact)
+        table = decode_batch(payloads, columns, exact=exact)
     except MisfitError as error:
         for index, why in error.others.items():
             report(unparseable(records[index], why))
@@ -515,15 +511,6 @@ def decode_records(
         yield from decode_records(path, records[half:], columns, report, exact=exact)
     else:
         yield Batch(table, path, records)
-
-
-def _decode(
-    payloads: Sequence[bytes], columns: Columns, index: int, *, exact: bool = False
-) -> pa.RecordBatch:
-    """Return payloads as a table; ``index`` is that of the first one, for errors."""
-    plain = columns.plain
-    table = decode_batch(payloads, plain, exact=exact)
-    return table if plain == columns else conform(table, columns, index)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
-from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.inspection.summary.summary_json import as_json, value_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
 
@@ -55,7 +54,6 @@ class PayloadJson:
 
     Attributes:
         seen: the names of all features, printed or not.
-        types: those that features store as others.
     """
 
     def __init__(
@@ -66,7 +64,6 @@ class PayloadJson:
         most: int | None = None,
         proto: "MessageColumns | None" = None,
         columns: "FeatureColumns | None" = None,
-        types: StoredTypes | None = None,
         extra: Collection[str] = (),
     ) -> None:
         """Choose what to print.
@@ -77,10 +74,8 @@ class PayloadJson:
             most: the most values of a list that are printed.
             proto: the fields of other messages.
             columns: the fields of Examples, as features.json has them.
-            types: those that features store as others.
             extra: selected names that records need not have.
         """
-        self.types = types or StoredTypes()
         self._proto = proto if proto is None or select is None else proto.select(select)
         self._columns = columns if columns is None or select is None else columns.select(select)
         self._unknown = 0
@@ -188,9 +183,7 @@ class PayloadJson:
                 of_context = self._selected("context", context)
                 of_lists = self._selected("feature_lists", lists)
         features = {
-            name: self._feature(context[name], depth, "" if depth else name)
-            for name in of_context
-            if name in context
+            name: self._feature(context[name], depth) for name in of_context if name in context
         }
         if not lists:
             return {"features": features}
@@ -219,7 +212,7 @@ class PayloadJson:
             for step, value in zip(steps, values, strict=True)
         ]
 
-    def _feature(self, feature: Feature, depth: int, name: str = "") -> Any:
+    def _feature(self, feature: Feature, depth: int) -> Any:
         """Return null without a kind, a single value as such, and else a list."""
         if feature.dtype is None:
             return None
@@ -228,7 +221,6 @@ class PayloadJson:
             for value in feature.values[: self._most]
         ]
         more = len(feature.values) - len(values)
-        values = self.types.shown(name, feature.dtype, values, is_whole=not more)
         if more:
             values.append(f"... {more:,} more")
         return values[0] if len(feature.values) == 1 else values

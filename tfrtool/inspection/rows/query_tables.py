@@ -19,7 +19,6 @@ from tfrtool.examples.arrow.columns import CONTEXT, PLACES, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
-from tfrtool.examples.stored_types import StoredTypes
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.exploded_columns import needed_columns
 from tfrtool.features.feature_columns import FeatureColumns
@@ -228,7 +227,7 @@ def answers(
                 columns = _known(child, paths, chosen, folding, on_progress, on_note)
             if columns is None:
                 fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
-                columns = _inferred(paths, fold)
+                columns = _inferred(fold)
             named = (tables or {}).get(name, sources)
             named = paths if named is None else named
             lists = explode if name == _RECORDS else None
@@ -275,7 +274,7 @@ def _known(
     declared = child.call(_declared, shards, types)
     if declared.is_partial:
         fold = fold_columns(shards, workers=workers, on_progress=on_progress)
-        declared = child.call(with_inferred, declared, StoredTypes.read(shards), fold)
+        declared = child.call(with_inferred, declared, fold)
     for note in declared.all_notes:
         on_note(note)
     columns: Columns | None = declared.columns
@@ -289,9 +288,9 @@ def _declared(shards: Sequence[AnyPath], types: Mapping[str, str] | None) -> Dec
     return declared_features(shards, types)
 
 
-def _inferred(shards: Sequence[AnyPath], fold: ColumnsFold) -> Columns:
+def _inferred(fold: ColumnsFold) -> Columns:
     """Return the columns for all records of shards, which a fold has seen."""
-    columns = StoredTypes.read(shards).apply(fold.table_columns(exact=False))
+    columns = fold.table_columns(exact=False)
     if columns.kind is PayloadKind.EVENT:
         return EventColumns(PayloadKind.EVENT, is_list=fold.event_values > 1)
     return columns

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +18,7 @@ from tfrtool.errors import WriteError, os_errors_as
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.value_types import map_values, texts_of
-from tfrtool.examples.example import DType, PayloadKind, Value, classify_payload, decode_example
-from tfrtool.examples.stored_types import StoredTypes
+from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_lists import ends_of, list_of
 from tfrtool.features.types import Encoding, Field, ListOf, Struct
@@ -259,8 +257,6 @@ def _values(
     if declared is None:
         columns = _inferred_columns(records, roles.image)
         arrays, unfit = _decoded(path, records, columns)
-        for name in {*arrays} & {*roles.types.columns}:
-            arrays[name] = map_values(arrays[name], partial(_shown, roles.types, name))
         arrays = {name: map_values(array, _storable) for name, array in arrays.items()}
         types = {name: array.type for name, array in arrays.items()}
     else:
@@ -331,17 +327,6 @@ def _inferred_columns(records: list[Record], image: str | None) -> Columns:
         if column.dtype is not None and not column.is_list and name != image
     ][:MAX_COLUMNS]
     return found.select(names)
-
-
-def _shown(types: StoredTypes, name: str, values: pa.Array) -> pa.Array:
-    """Return values that are times as text, and others as they are."""
-    column = types.columns[name]
-    if not (column.logical and pa.types.is_integer(values.type)):
-        return values
-    places = np.flatnonzero(np.asarray(values.is_valid()))
-    times = types.shown(name, DType.INT64, values.drop_null().to_pylist(), is_whole=False)
-    texts = dict(zip(places.tolist(), map(str, times), strict=True))
-    return pa.array([texts.get(place) for place in range(len(values))], pa.string())
 
 
 def _without_long(item: Field, array: pa.Array) -> pa.Array:

@@ -1,0 +1,229 @@
+"""The trees of several tables as one: a field has the type that holds its values in all files."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tfrtool.convert.formats.column_merge import merge_dtypes, type_conflict
+from tfrtool.convert.formats.record_format import Format, Scan
+from tfrtool.errors import SchemaError, SourceError, UsageError, some_of
+from tfrtool.examples.arrow.columns import ColumnType
+from tfrtool.examples.arrow.foreign import conversion_error
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.features.arrow_tree import check_stored, list_key, with_tensors
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.flat_fields import tree_of_flat
+from tfrtool.features.stored_layout import stored_dtype
+from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, field_at, join
+
+_ERRORS_NAMED = 3
+"""Number of columns that one error names."""
+
+
+class _Seen(NamedTuple):
+    """A field in a file."""
+
+    item: Field
+    scan: Scan
+
+
+def merge_trees(
+    source_format: Format,
+    scans: Sequence[Scan],
+    select: Collection[str],
+    casts: Mapping[str, ColumnType],
+    *,
+    lists: bool,
+) -> tuple[FeatureColumns, list[str]]:
+    """Return the columns of the files of a table, and notes; others than the selected as they are.
+
+    Raises:
+        SchemaError: the files don't agree on a type, or no feature can hold a column.
+        SourceError: float32 would change whole numbers, and no cast asks for it.
+        UsageError: a cast of something that isn't a column of values.
+    """
+    roots = [(_root_of(scan), scan) for scan in scans]
+    for scan in scans:
+        if scan.table is not None:
+            scan.table.check(select or [*scan.table.unsupported])
+    is_same = all(root == roots[0][0] and scan.content.declared for root, scan in roots)
+    if is_same and not (casts or lists or any(scan.table is not None for scan in scans)):
+        return FeatureColumns.of(roots[0][0]), []
+    merge = _TreeMerge(source_format, scans, casts, lists=lists)
+    root = merge.root(roots, select)
+    for name in casts:
+        if not isinstance(_innermost(field_at(root, name)), Values):
+            what = f"no column of values {name!r} to cast"
+            raise UsageError(what, hint="name the path of the values, such as objects/id")
+    root = with_tensors(root, merge.sizes)
+    check_stored(root)
+    return FeatureColumns.of(root), merge.notes
+
+
+def _root_of(scan: Scan) -> Struct:
+    """Return the tree of a file, also of one with columns of features."""
+    columns = scan.content.columns
+    if isinstance(columns, FeatureColumns):
+        return columns.root
+    if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.EMPTY):
+        what = f"its {columns.kind.title} can't be one table with the rows of other files"
+        raise SchemaError(what, path=scan.path)
+    return tree_of_flat(columns)
+
+
+class _TreeMerge:
+    """Merges fields.
+
+    Attributes:
+        notes: what becomes of numbers, a clause each.
+        sizes: lengths of lists in others, in all files, by `list_key`.
+    """
+
+    def __init__(
+        self,
+        source_format: Format,
+        scans: Sequence[Scan],
+        casts: Mapping[str, ColumnType],
+        *,
+        lists: bool,
+    ) -> None:
+        self._format, self._casts, self._lists = source_format, casts, lists
+        self.notes = list[str]()
+        self.sizes: dict[str, set[int]] = {}
+        for scan in scans:
+            for key, lengths in scan.sizes.items():
+                self.sizes.setdefault(key, set()).update(lengths)
+
+    def root(self, roots: Sequence[tuple[Struct, Scan]], select: Collection[str]) -> Struct:
+        """Merge the fields of files; one error names all that differ."""
+        fields, errors = dict[str, Field](), dict[str, SchemaError | SourceError]()
+        for name in dict.fromkeys(name for root, _ in roots for name in root.fields):
+            seen = [_Seen(root.fields[name], scan) for root, scan in roots if name in root.fields]
+            if select and not any(f"{path}/".startswith(f"{name}/") for path in select):
+                fields[name] = seen[0].item  # only its presence counts
+                continue
+            try:
+                fields[name] = self._field(name, seen, 0, partial=len(seen) < len(roots))
+            except (SchemaError, SourceError) as error:
+                errors[name] = error
+        if len(errors) > 1:
+            names = some_of([f"--cast {name}:TYPE" for name in errors], _ERRORS_NAMED, " ")
+            path = roots[0][1].path if len(roots) == 1 else None
+            hint = f"use {names} to choose their types"
+            raise conversion_error([error.what for error in errors.values()], path, hint)
+        if errors:
+            raise next(iter(errors.values()))
+        return Struct(fields)
+
+    def _field(self, path: str, seen: Sequence[_Seen], level: int, *, partial: bool) -> Field:
+        """Merge a field, which is in ``level`` lists; ``partial`` if some files lack it."""
+        seen = [one._replace(item=_as_lists(one.item)) for one in seen]
+        if any(isinstance(one.item, ListOf) for one in seen):
+            return self._list(path, seen, level)
+        structs = [one.item for one in seen if isinstance(one.item, Struct)]
+        if not structs:
+            return self._values(path, seen, level, partial=partial)
+        if len(structs) < len(seen):
+            raise type_conflict(path, "types", _places(seen))
+        fields = dict[str, Field]()
+        for name in dict.fromkeys(name for item in structs for name in item.fields):
+            inner = [
+                one._replace(item=item.fields[name])
+                for one, item in zip(seen, structs, strict=True)
+                if name in item.fields
+            ]
+            lacks = partial or len(inner) < len(seen)
+            fields[name] = self._field(join(path, name), inner, level, partial=lacks)
+        return Struct(fields)
+
+    def _list(self, path: str, seen: Sequence[_Seen], level: int) -> ListOf:
+        """Merge lists; in a file with single values, these are lists of one."""
+        lists = [one.item if isinstance(one.item, ListOf) else None for one in seen]
+        lengths = {None if item is None else item.length for item in lists}
+        known = sorted(length for length in lengths if length is not None)
+        if level and len(known) > 1 and path not in self._casts:
+            raise type_conflict(path, "shapes", _places(seen))
+        if len(lengths) > 1 and level:
+            self.sizes.setdefault(list_key(path, level), set()).update(known)
+        inner = [
+            one._replace(item=one.item if item is None else item.item)
+            for one, item in zip(seen, lists, strict=True)
+        ]
+        first = next(item for item in lists if item is not None)
+        length = known[0] if len(lengths) == 1 and known else None
+        item = self._field(path, inner, level + 1, partial=False)
+        return ListOf(item=item, length=length, is_dataset=first.is_dataset)
+
+    def _values(self, path: str, seen: Sequence[_Seen], level: int, *, partial: bool) -> Field:
+        leaves = [one.item for one in seen if isinstance(one.item, Values)]
+        cast = self._casts.get(path)
+        is_mixed = any(leaf.kind is Kind.MIXED for leaf in leaves)
+        if is_mixed or leaves[0].encoding is not Encoding.NONE:
+            if cast is not None or any(leaf != leaves[0] for leaf in leaves):
+                raise type_conflict(path, "types", _places(seen))
+            return leaves[0]
+        dtypes = [(stored_dtype(leaf), one.scan) for leaf, one in zip(leaves, seen, strict=True)]
+        times = [leaf.dtype if leaf.kind is Kind.TIME else None for leaf in leaves]
+        if cast is None and len({*times}) > 1:
+            raise type_conflict(path, "types", _places(seen))
+        chosen = None if cast is None else cast.dtype
+        dtype, note = merge_dtypes(self._format, path, dtypes, chosen)
+        if note:
+            self.notes.append(f"column {path!r}{note}")
+        is_declared = path not in seen[0].scan.numbers
+        values = _typed(leaves, dtype or DType.STRING, cast, is_declared=is_declared)
+        is_optional = partial or any(leaf.info.get("optional") for leaf in leaves)
+        if is_optional and not level:
+            values = replace(values, info={**values.info, "optional": True})
+            return ListOf(item=values) if self._lists else values
+        return values
+
+
+def _typed(
+    leaves: Sequence[Values], dtype: DType, cast: ColumnType | None, *, is_declared: bool
+) -> Values:
+    """Return values that features of a type hold, as close to what they are as possible."""
+    first, word = leaves[0], None if cast is None else cast.logical
+    is_same = all(leaf == first for leaf in leaves) and stored_dtype(first) is dtype
+    if word == "timestamp" and first.dtype.startswith("timestamp"):
+        word = first.dtype  # which may have a zone
+    if word is not None:
+        return Values(kind=Kind.TIME, dtype=word)
+    if is_same and cast is None and (is_declared or first.dtype != "float64"):
+        return first
+    if dtype is DType.STRING:
+        texts = all(leaf.kind is not Kind.BYTES and leaf.kind is not Kind.IMAGE for leaf in leaves)
+        return Values(kind=Kind.TEXT if texts else Kind.BYTES)
+    if dtype is DType.FLOAT32 or cast is not None:
+        return Values(kind=Kind.NUMBER, dtype=dtype.value)
+    sizes = {leaf.dtype for leaf in leaves if leaf.kind is Kind.NUMBER}
+    for signed in (("int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32")):
+        if sizes <= {*signed} and len(sizes) == len({leaf.dtype for leaf in leaves}):
+            return Values(kind=Kind.NUMBER, dtype=max(sizes, key=signed.index))
+    return Values(kind=Kind.NUMBER, dtype="int64")
+
+
+def _as_lists(item: Field) -> Field:
+    """Return a tensor as lists of its sizes; anything else as it is."""
+    if not isinstance(item, Values) or not item.shape or item.encoding is not Encoding.NONE:
+        return item
+    outer, *shape = item.shape
+    return ListOf(item=replace(item, shape=tuple(shape)), length=outer)
+
+
+def _innermost(item: Field | None) -> Field | None:
+    while isinstance(item, ListOf):
+        item = item.item
+    return item
+
+
+def _places(seen: Sequence[_Seen]) -> list[str]:
+    """Return the types of a field with the first file that has each."""
+    found = {_word(one.item): one.scan.path for one in reversed(seen)}
+    return [f"{word} in {found[word]}" for word in reversed(found)]
+
+
+def _word(item: Field) -> str:
+    if isinstance(item, ListOf):
+        return f"lists of {'' if item.length is None else f'{item.length} '}{_word(item.item)}"
+    return "structs" if isinstance(item, Struct) else str(item)
