@@ -398,6 +398,9 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "for the folder that the paths start from": "tests/sources/test_chosen_columns.py has no files",
+    "where such files are": "tests/sources/test_chosen_columns.py follows it",
+    "use --path-column NAME to read the paths": "tests/sources/test_chosen_columns.py does",
     "use another --type, or --as-stored": "tests/features/test_typed_features.py uses others",
     "name the feature that has them": "tests/features/test_typed_features.py names some",
     "use --as-stored to write samples as numbers": "tests/features/test_typed_pictures.py does",

@@ -77,7 +77,7 @@ def test_rows_that_are_no_items(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"photo": ["a.jpg"], "label": ["x"]}, "no path column"),
+        ({"words": ["none"], "label": ["x"]}, "no path column"),
         ({"path": ["a.jpg"], "label": ["x"], "bbox": [[1]]}, "boxes"),
         ({"path": ["a.jpg"], "label": ["x"], "Label": ["x"]}, "'label'"),
         ({"path": ["a.jpg"], "label": [0.5]}, "'label'.*found double"),

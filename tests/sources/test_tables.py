@@ -154,8 +154,6 @@ def test_paths_that_lead_out(folder: Path, tmp_path_factory: pytest.TempPathFact
         "linked/secret.jpg",
         f"{folder}/linked/secret.jpg",
         "linked/missing.jpg",
-        str(outside.with_name("missing.jpg")),
-        f"{folder}x/a.jpg",
     ):
         line = json.dumps({"path": path, "label": "x"})
         text = f'{{"path": "a.jpg", "label": "y"}}\n{line}\n'
@@ -163,10 +161,11 @@ def test_paths_that_lead_out(folder: Path, tmp_path_factory: pytest.TempPathFact
             read(folder, text, "table.jsonl")
         assert caught.value.path == str(folder / "table.jsonl")
         assert "--root" in str(caught.value.hint)
-        if not path.startswith(f"{folder}x"):
-            assert len(read(folder, text, "table.jsonl", root=outside.parent).items) in (1, 2)
-            with pytest.raises(SourceError, match="outside"):
-                read(folder, text, "table.jsonl", root=folder / "sub")
+        assert len(read(folder, text, "table.jsonl", root=outside.parent).items) in (1, 2)
+        with pytest.raises(SourceError, match="outside"):
+            read(folder, text, "table.jsonl", root=folder / "sub")
+    text = f"path,label\na.jpg,x\n{outside.with_name('missing.jpg')},x\n"
+    assert reasons(read(folder, text)) == ["row 3: no such file"]
 
 
 def test_links_to_the_folder_itself_dont_lead_out(folder: Path) -> None:

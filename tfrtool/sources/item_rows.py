@@ -79,7 +79,8 @@ class ItemRows:
         if options.columns:
             self.columns = ValueColumns(options.columns, options.names, where)
         self._features = RecordFeatures()
-        if options.multi_label is not None:
+        self._multi = options.multi_label is not None or bool(options.label_columns)
+        if self._multi:
             self._features = RecordFeatures(label=LabelKind.CLASSES, separator=SEVERAL)
         self._rows = SortedRows[_Row](scratch, by=2)
         self._refused = SortedRows[tuple[str, int, str]](scratch, by=2)
@@ -96,7 +97,7 @@ class ItemRows:
                 raise UnfitError(problem)
             if (separator := self.options.multi_label) is not None:
                 label = several_labels(label, separator)
-            elif not label and self.columns is None:
+            elif not label and self.columns is None and not self._multi:
                 raise UnfitError("no label")
             for name in self._features.names(label) if label not in self._firsts else ():
                 if problem := label_problem(name):
@@ -128,10 +129,10 @@ class ItemRows:
         """
         columns, features, options = self.columns, self._features, self.options
         if columns is not None:
-            labelled = options.multi_label is not None or any(self._firsts)
+            labelled = self._multi or any(self._firsts)
             features = columns.complete(features, labelled=labelled)
         refused = refused_label(self._firsts) if self._tabular else None
-        if refused is not None and options.multi_label is None:
+        if refused is not None and not self._multi:
             label, what, hint = refused
             shown = f"'{printable(label[:TEXT_SHOWN])}' in row {self._firsts[label]}"
             raise SourceError(what, path=self._where, found=shown, hint=hint)

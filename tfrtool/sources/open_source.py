@@ -24,7 +24,7 @@ from tfrtool.sources.formats.arrow_magic import MAGICS
 from tfrtool.sources.items import Source, Starting
 from tfrtool.sources.label_choice import with_labels
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.arguments import as_path
+from tfrtool.storage.arguments import as_path, option_name
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath, is_url, remote_path
 
@@ -87,7 +87,8 @@ def _open(
     tables = {} if tfds or is_url(argument) else metadata_tables(Path(argument))
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
-    if not tfds and root is None and label_from is LabelFrom.FOLDER and depth is None:
+    columns = options.path_column or options.label_columns
+    if not (tfds or root or depth or columns) and label_from is LabelFrom.FOLDER:
         from tfrtool.sources.packed.open_packed import read_packed
 
         if (packed := read_packed(argument, scratch, options)) is not None:
@@ -106,8 +107,9 @@ def _open(
         return _read_with_tables(listing, tables, argument, scratch, options)
     if options.columns:
         raise UsageError("--column requires a table", path=argument)
-    if options.label_column is not None:
-        raise UsageError("--label-column requires a table", path=argument)
+    for name in ("path_column", "label_column", "label_columns"):
+        if getattr(options, name):
+            raise UsageError(f"{option_name(name)} requires a table", path=argument)
     if root is not None:
         raise UsageError("--root requires a table", path=argument)
     if listing is None:
@@ -145,7 +147,8 @@ def _read_with_tables(
     from tfrtool.sources.tables.tables import read_table
 
     classes = None
-    if not options.columns and options.label_column is None:
+    chosen = (options.columns, options.path_column, options.label_column, options.label_columns)
+    if not any(chosen):
         with suppress(SourceError):
             classes = arrange(listing, LabelFrom.FOLDER, argument, scratch)
     if classes is not None and len(classes.labels) > 1:

@@ -18,7 +18,9 @@ class SourceOptions:
     columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"; ("all",) for all of them
     labels: str | None = None  # a file with class names, or "keep"
     multi_label: str | None = None  # what stands between several labels of one image
+    path_column: str | None = None  # of a table
     label_column: str | None = None  # of a table
+    label_columns: tuple[str, ...] = ()  # of a table: 0 or 1 for each label
     label_depth: int | None = None  # of the folders that are classes, from 1
     group_by: str | None = None  # a column, or a regular expression for keys
     class_map: tuple[str, ...] = ()  # "OLD=NEW", or files of such pairs
@@ -38,11 +40,12 @@ class SourceOptions:
                 if kind not in KINDS or not path:
                     expected = f"KIND:PATH with KIND {KIND_NAMES}"
                     raise UsageError(f"invalid --annotations {argument!r}", expected=expected)
-            others = (self.columns, self.multi_label, self.label_column, self.label_depth)
-            if self.labels == "keep" or any(others):
+            others = (self.columns, self.multi_label, self.label_depth)
+            columns = (self.path_column, self.label_column, self.label_columns)
+            if self.labels == "keep" or any((*others, *columns)):
                 raise UsageError(
-                    "--annotations cannot be used with --column, --multi-label, --label-column, "
-                    "--label-depth or --labels keep"
+                    "--annotations cannot be used with --column, --multi-label, --path-column, "
+                    "--label-column, --label-columns, --label-depth or --labels keep"
                 )
         else:
             for name, usual in (("masks", Masks.POLYGONS), ("min_box", 0), ("skip_empty", False)):
@@ -52,6 +55,7 @@ class SourceOptions:
             raise UsageError("--labels keep and --class-map cannot be used together")
         if self.multi_label is not None and self.labels == "keep":
             raise UsageError("--labels keep and --multi-label cannot be used together")
+        self._check_label_columns()
         if self.label_column is not None and self.label_column in {
             *self.columns,
             *(column.rpartition(":")[0] for column in self.columns),
@@ -62,6 +66,19 @@ class SourceOptions:
             raise UsageError(f"--label-depth must be at least 1, got {self.label_depth}")
         if self.multi_label == "":
             raise UsageError("--multi-label requires a separator, such as ';'")
+
+    def _check_label_columns(self) -> None:
+        if self.label_columns:
+            for name, value in (
+                ("--label-column", self.label_column),
+                ("--multi-label", self.multi_label),
+                ("--labels keep", self.labels == "keep" or None),
+            ):
+                if value is not None:
+                    raise UsageError(f"--label-columns and {name} cannot be used together")
+            labels = [name.strip() for name in self.label_columns]
+            if len({*labels}) < len(labels):
+                raise UsageError("--label-columns names a column twice")
 
     @property
     def about_labels(self) -> bool:

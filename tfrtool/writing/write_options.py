@@ -64,11 +64,26 @@ class WriteOptions(CompressionOptions):
         metavar="FILE|keep",
         group="Labels and features",
     )
+    path_column: str | None = option(
+        None,
+        "Table column with the paths of images.  [default: detected]",
+        metavar="NAME",
+        group="Source",
+    )
     label_column: str | None = option(
         None,
         "Table column with the labels.  [default: detected]",
         metavar="NAME",
         group="Labels and features",
+    )
+    label_columns: Sequence[str] = option(
+        (),
+        "Table columns of 0 and 1, one per label; an image can have several labels.  "
+        "[default: detected]",
+        metavar="A,B",
+        group="Labels and features",
+        repeat=True,
+        parse=parse_names,
     )
     multi_label: str | None = option(
         None,
@@ -226,7 +241,9 @@ class WriteOptions(CompressionOptions):
             columns=tuple(self.columns),
             labels=None if self.labels is None else str(self.labels),
             multi_label=self.multi_label,
+            path_column=self.path_column,
             label_column=self.label_column,
+            label_columns=tuple(self.label_columns),
             label_depth=self.label_depth,
             group_by=self.group_by,
             class_map=tuple(self.class_map),

@@ -82,7 +82,7 @@ class FolderReader:
     """
 
     folders: tuple[str, ...]
-    dropped: int = 0  # leading folders that keys have and files lack, in places beyond the numbers
+    moved: bool = False  # whether places say, too, how many leading folders of keys files lack
 
     def read(self, item: Item) -> bytes:
         """Return all bytes of an item's file."""
@@ -91,8 +91,8 @@ class FolderReader:
 
     def describe(self, item: Item) -> str:
         """Return the path or URL of an item's file."""
-        moved, number = divmod(item.locator, len(self.folders))
-        key = item.key.split("/", self.dropped)[-1] if moved else item.key
+        dropped, number = divmod(item.locator, len(self.folders))
+        key = item.key.split("/", dropped)[-1] if self.moved else item.key
         return os.path.join(self.folders[number], key)  # noqa: PTH118 - a Path costs as much
 
 

@@ -1,6 +1,5 @@
 """Objects below a URL of a store."""
 
-import posixpath
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain, islice
@@ -8,6 +7,7 @@ from itertools import chain, islice
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing, is_clutter, size_problem
 from tfrtool.sources.items import UnfitError
+from tfrtool.sources.tables.table_files import spellings
 from tfrtool.storage.limits import MAX_OBJECTS
 from tfrtool.storage.remote_path import MAGIC, RemotePath, remote_path
 
@@ -61,7 +61,7 @@ class StoreFiles:
 
     def find(self, name: str, _row: int) -> tuple[str, int, int]:
         """Return the key of the object that a row names, its size and 0; else an `UnfitError`."""
-        for key in (name, posixpath.normpath(name.replace("\\", "/"))):
+        for key in spellings(name):
             if key in self._sizes:
                 return key, self._sizes[key], 0
         raise UnfitError("no such file below the table's folder")

@@ -19,7 +19,7 @@ from tfrtool.sources.packed.packed_source import source_of
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TableColumns,
-    check_label_column,
+    check_chosen_columns,
     find_columns,
     quoted,
 )
@@ -93,7 +93,7 @@ def read_parquet_images(
     if columns is None:
         return None
     if columns.label is None:
-        check_label_column(options.label_column, columns.others, where)
+        check_chosen_columns(options, columns.others, where)
     rows = ItemRows(where, options, scratch)
     wanted = [name for name in columns.others if name == options.group_by]
     if columns.label is None and (rows.columns is None or options.about_labels):

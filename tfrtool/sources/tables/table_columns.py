@@ -3,19 +3,26 @@
 import enum
 import re
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, nearest, printable, some_of
 from tfrtool.examples.dtypes import NUMBER
 from tfrtool.sources.folders.annotated import annotations_at, write_command
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.sources.source_options import SourceOptions
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 # TensorFlow Recorder and AutoML; torchvision's, Keras' and Hugging Face's tables; Kaggle's.
 _PATHS = (
     *("path", "image_path", "filepath", "file_path", "image_uri", "uri", "image"),
     *("file_name", "filename", "file"),
 )
+_IDS = (
+    *("img", "images", "filepaths", "filenames", "fname", "photo", "picture", "imagepath"),
+    *("imgpath", "imagename", "imgname", "imagefile", "imagefilename", "imageindex", "imageid"),
+    *("imgid", "id", "name"),
+)
+"""Columns, as `plain_name` has them, that are of paths where their values name files."""
+
 _LABELS = ("label", "class", "class_name", "category", "target")
 _SPLITS = ("split", "subset", "set", "partition")
 
@@ -62,57 +69,87 @@ class TableColumns(NamedTuple):
     split: str | None
 
 
-def find_columns(names: Sequence[str], label: str | None = None) -> TableColumns:
-    """Find columns by their names, whatever the case; that of labels may be chosen."""
+def find_columns(
+    names: Sequence[str], label: str | None = None, path: str | None = None
+) -> TableColumns:
+    """Find columns by their names, whatever the case; those of labels and paths may be chosen."""
     known = {name.strip().lower(): name for name in reversed(names)}
     usual = (_PATHS, _LABELS, _SPLITS)
     found = TableColumns(
         *(next((known[one] for one in names if one in known), None) for names in usual)
     )
-    return found if label is None else found._replace(label=label if label in names else None)
+    if path is not None:
+        found = found._replace(path=column_named(path, names))
+    return found if label is None else found._replace(label=column_named(label, names))
 
 
-def check_label_column(label: str | None, names: Sequence[str], where: str | Path) -> None:
-    """Raise a `UsageError` if a column of labels was chosen that is not there."""
-    if label is not None and label not in names:
-        shown = printable(label[:TEXT_SHOWN])
-        what = f"no column '{shown}' for --label-column; columns include "
-        raise UsageError(what + quoted(nearest(label, names)), path=where)
+def column_named(name: str, names: Sequence[str]) -> str | None:
+    """Return the column of a name, which may have spaces around it; None if there is none."""
+    if name in names:
+        return name
+    return next((one for one in names if one.strip() == name.strip()), None)
+
+
+def path_candidates(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return columns that are of paths by their names, and those that may be."""
+    known, plain = dict[str, str](), dict[str, str]()
+    for name in reversed(names):
+        known[name.strip().lower()] = name
+        plain[plain_name(name)] = name
+    sure = [known[name] for name in _PATHS if name in known]
+    return sure, [plain[one] for one in _IDS if one in plain and plain[one] not in sure]
+
+
+def check_chosen_columns(
+    options: SourceOptions, names: Sequence[str], where: str | AnyPath
+) -> None:
+    """Raise a `UsageError` if a column of paths or labels was chosen that is not there."""
+    for option, chosen in (
+        ("--path-column", (options.path_column,)),
+        ("--label-column", (options.label_column,)),
+        ("--label-columns", options.label_columns),
+    ):
+        for name in chosen:
+            if name is not None and column_named(name, names) is None:
+                shown = printable(name[:TEXT_SHOWN])
+                what = f"no column '{shown}' for {option}; columns include "
+                raise UsageError(what + quoted(nearest(name, names)), path=where)
 
 
 def check_columns(
     names: Sequence[str],
-    table: Path,
+    table: AnyPath,
+    options: SourceOptions,
     *,
     labels: bool = True,
     wanted: Collection[str] = (),
-    label: str | None = None,
 ) -> TableColumns:
     """Find columns; a SourceError if paths or labels lack, are there twice, or are of boxes.
 
     Some tables need no ``labels``, and boxes that are ``wanted`` as they are don't count. The
-    column of labels may be chosen by its name, ``label``.
+    columns of paths and labels may be chosen by the ``options``.
     """
-    columns = find_columns(names, label)
-    is_local = not isinstance(table, RemotePath)
-    if columns.path is not None:
-        check_label_column(label, names, table)
+    columns = find_columns(names, options.label_column, options.path_column)
+    if columns.path is not None or options.path_column is not None:
+        check_chosen_columns(options, names, table)
     if columns.path is None or (labels and columns.label is None):
-        hint = "use --label-column NAME to read the labels from a column of another name"
+        hint = "use --label-column NAME to read the labels from a column of another name, or "
+        hint += "--label-columns A,B for columns of 0 and 1"
         if columns.path is None:
-            hint = f"name the path column one of {', '.join(_PATHS)}; the label column one of "
-            hint += ", ".join(_LABELS)
-        if is_local and (found := annotations_at(table)) is not None:
+            hint = "use --path-column NAME to read the paths from a column of another name"
+        found = None if isinstance(table, RemotePath) else annotations_at(table)
+        if found is not None:
             hint = f"run {write_command('IMAGES', found)} to write the boxes"
         what = "no path column" if columns.path is None else "no label column"
         expected = "columns such as 'path' and 'label'"
         raise SourceError(what, path=table, expected=expected, found=quoted(names), hint=hint)
     known = [name.strip().lower() for name in names]
-    for name in (column.strip().lower() for column in columns if column is not None):
+    flags = [column_named(one, names) for one in options.label_columns]
+    for name in (one.strip().lower() for one in (*columns, *flags) if one is not None):
         if known.count(name) > 1:
             raise SourceError(f"duplicate column '{name}'", path=table)
     kind, boxes = box_columns(names) or (None, [])
-    if not {*boxes} <= {*wanted}:
+    if not {*boxes} <= {*wanted, *flags}:
         hint = "remove these columns, and keep one row per image"
         if kind is not None:
             hint = f"run {write_command('IMAGES', f'csv:{table}')} to write the boxes"
