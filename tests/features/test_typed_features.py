@@ -351,6 +351,24 @@ def test_types_that_steps_do_not_fit(tmp_path: Path, run: Run) -> None:
         assert (code, "tf.train.Example" in error) == (2, True)
 
 
+def test_types_become_features_json(tmp_path: Path, run: Run) -> None:
+    """The features.json of inspect schema has the types, which are then known without options."""
+    values = [np.arange(6 * n, dtype="<f4").reshape(2, n, 3) for n in (1, 2)]
+    records = [{"v": one.tobytes(), "s": one.tobytes(), "n": one.shape[1]} for one in values]
+    shard = write(tmp_path / "train.tfrecord", records)
+    words = ("--emit", "tfds", "--type", "v:raw:float32[2,*,3]", "--type", "n:uint8")
+    code, out, error = run("inspect", "schema", shard, *words, "--type", "s:raw:float32[2,@n,3]")
+    assert code == 0
+    assert "feature 's' is not raw:float32[2,@n,3] there: TFDS has no such type" in error
+    (tmp_path / "features.json").write_text(out, encoding="utf-8")
+    rows = tfrtool.read_table(tmp_path).to_arrow()
+    assert rows.column("v").to_pylist() == [one.tolist() for one in values]
+    assert rows.schema.field("n").type == pa.uint8()
+    assert rows.schema.field("s").type == pa.binary()
+    code, _, error = run("inspect", "schema", shard, "--type", "n:uint8")
+    assert (code, "--type requires --emit tfds" in error) == (2, True)
+
+
 META = {"features": {"velocity": {"shape": [2, -1, 3], "dtype": "float32", "type": "dynamic"}}}
 
 

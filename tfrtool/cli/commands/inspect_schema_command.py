@@ -1,7 +1,7 @@
 """``tfrtool inspect schema``."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from tfrtool.cli.schema_text import feature_table, loss_text
 from tfrtool.declare import option
 from tfrtool.errors import SchemaError, ShardError, UsageError, human_count
 from tfrtool.examples.feature_text import conflict_text, name_text
-from tfrtool.inspection.inspect_options import SchemaOptions
+from tfrtool.inspection.inspect_options import SchemaOptions, TypesOption
 from tfrtool.inspection.shard_options import ProtoOptions
 from tfrtool.page import Heading, Page, Prose, Table
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InspectSchemaOptions(ProtoOptions):
+class _InspectSchemaOptions(ProtoOptions, TypesOption):
     emit: Literal["table", "python", "json", "tfds", "schema", "pbtxt"] = option(
         "table",
         "Print a table, Python code for tf.io, JSON for --description, the features.json of TFDS, "
@@ -50,7 +50,9 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     Exit code 3 means that the schema is incomplete because of damaged records, shards of another
     kind, or a feature that TFDS has no type for.
     """
-    form, proto = words.pop("emit"), words.pop("proto")
+    form, proto, types = words.pop("emit"), words.pop("proto"), words.pop("types")
+    if types and form != "tfds":
+        raise UsageError("--type requires --emit tfds")
     if proto is not None:
         if form != "table" or words["sample"] is not None:
             other = "--sample" if form == "table" else "--emit"
@@ -66,7 +68,7 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
     sources = resolve_sources(shards)
-    if form == "tfds" and (content := _declared_content(sources)) is not None:
+    if form == "tfds" and (content := _declared_content(sources, types)) is not None:
         emit(json.dumps(content, indent=2))
         return Outcome.FINE
     with Bars() as bars:
@@ -107,25 +109,43 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     return outcome
 
 
-def _declared_content(sources: "Sequence[AnyPath | Stream]") -> dict[str, Any] | None:
-    """Return what features.json says, if there is one and records are what it says."""
+def _declared_content(
+    sources: "Sequence[AnyPath | Stream]", types: Mapping[str, str] | None
+) -> dict[str, Any] | None:
+    """Return what features.json says, if there is one and records are what it says.
+
+    Types, or those that another program's metadata has, come before it. `UsageError` if they
+    describe something that TFDS doesn't have.
+    """
     from tfrtool.examples.tfds_metadata import FEATURES
+    from tfrtool.features.metadata_types import has_metadata_types
     from tfrtool.records.stream import Stream
 
     shards = [source for source in sources if not isinstance(source, Stream)]
     folders = {shard.parent for shard in shards}
-    if not folders or not all((folder / FEATURES).exists() for folder in folders):
+    is_declared = folders and all((folder / FEATURES).exists() for folder in folders)
+    if types and len(shards) < len(sources):
+        raise UsageError("--type can't be used with a stream: shards are read twice")
+    if not (is_declared or types or any(map(has_metadata_types, shards[:1]))):
         return None
-    from tfrtool.features.sources import declared_features
-    from tfrtool.features.tfds_tree import tfds_of_tree
+    from tfrtool.features.tfds_tree import tfds_of_tree, tfds_stored
+    from tfrtool.features.types import leaves_of
+    from tfrtool.inspection.rows.batches import all_features
 
     try:
-        found = declared_features(shards)
+        found = all_features(shards, types=types)
     except SchemaError as error:
+        if types:
+            raise
         warn(f"features are inferred: {FEATURES} describes other records: {error.what}")
         return None
+    if found.is_sequence or (types and found.root is None):
+        raise UsageError("--emit tfds with --type requires tf.train.Examples")
     for text in found.all_notes:
         note(text)
+    for leaf in leaves_of(found.root) if found.root is not None else ():
+        if tfds_stored(leaf.values) is not leaf.values:
+            note(f"feature {leaf.path!r} is not {leaf.values} there: TFDS has no such type")
     return None if found.root is None else tfds_of_tree(found.root)
 
 
