@@ -26,8 +26,8 @@ class TypesOption(Options):
 
     types: Mapping[str, str] | None = option(
         None,
-        "Read a feature as this type, such as image:raw:uint8[@height,@width,3], x:tensor:float32 "
-        "or name:bytes. Repeatable.",
+        "Read a feature as this type, such as x:raw:uint8[@shape], x:tensor:float32 or x:bytes. "
+        "Repeatable.",
         metavar="NAME:TYPE",
         group="Labels and features",
         cli="--type",
