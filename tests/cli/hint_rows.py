@@ -302,10 +302,6 @@ convert 1.jsonl 2.jsonl new --to csv | 1
   ? use --cast x:TYPE to choose one, or --select to choose other features
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --cast x:string
   > tfrtool convert 1.jsonl 2.jsonl new --to csv --overwrite --select y
-$ printf '{"x": {"y": 1}}' > deep.jsonl
-convert deep.jsonl new | 1
-  ? use --flatten to make columns of the values of objects
-  > tfrtool convert deep.jsonl new --flatten
 $ tfrtool query a.tfrecord "SELECT {'x': label} AS s FROM records" --out deep.parquet
 convert deep.parquet new --cast s:string | 2
   ? name the path of the values, such as objects/id

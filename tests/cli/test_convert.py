@@ -192,7 +192,7 @@ def test_a_missing_shard_is_told(shards: Path, tmp_path: Path, capsys: Capture) 
     ("content", "said"),
     [
         (b"PAR1 and no more", "not a Parquet file"),
-        (b'{"a": {"b": 1}}\n', "record 0: column 'a': features can't hold"),
+        (b'{"a": [{"b": 1}, {}]}\n', "record 0: column 'a': only some objects of a list"),
         (b'{"a": 1}\n[2]\n', "line 2: not a JSON object"),
         (b'{"a": 1}\n{"a": "x"}\n', "record 1: column 'a': mixes int64 and string"),
         (b'{"a": 9223372036854775808}\n', "record 0: column 'a'"),

@@ -333,8 +333,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
     )
     flatten: bool = option(
         False,
-        "Make columns such as objects/bbox of the fields of structs, lists of structs and JSON "
-        "objects.",
+        "No longer needed: structs and objects always become features such as objects/bbox.",
         group="Labels and features",
     )
     label_feature: str | None = option(

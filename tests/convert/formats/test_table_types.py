@@ -284,29 +284,6 @@ def test_nested_columns(form: str, flatten: bool, tmp_path: Path) -> None:
     assert (tmp_path / "renamed" / "kind.labels.txt").read_text() == "no\nyes\n"
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ('{"a": {"b": 1}, "a/b": 2}\n', "duplicate column 'a/b'"),
-        ('{"a": [{"b": 1}, {"c": 2}]}\n', "lists can't hold null"),
-        ('{"a": [{"b": null, "c": 1}, {"b": [2], "c": 2}]}\n', "'a/b': lists of different lengths"),
-        ('{"a": [{"b": [], "c": 1}, {"b": [2], "c": 2}]}\n', "'a/b': lists of different lengths"),
-        ('{"b": 1, "a": [{}, {}]}\n', "column 'a': features can't hold nested objects$"),
-        ('{"a": [[1, 2], [3]]}\n', "lists of different lengths"),
-        ('{"a": [[1, 2]]}\n{"a": [1]}\n', "lists of different lengths"),
-        ('{"a": [1]}\n{"a": [[1, 2]]}\n', "lists of different lengths"),
-        ('{"a":' * 100 + "1" + "}" * 100 + "\n", "nested objects"),
-        ('{"a":' + "[" * 33 + "1" + "]" * 33 + "}\n", "'a': lists more than 32 levels deep"),
-    ],
-)
-def test_objects_that_are_refused(lines: str, words: str, tmp_path: Path) -> None:
-    """Objects and lists of objects that aren't columns of one shape are an error."""
-    (tmp_path / "a.jsonl").write_text(lines)
-    with pytest.raises(tfrtool.SchemaError, match=words):
-        tfrtool.convert(tmp_path / "a.jsonl", tmp_path / "new", flatten=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
-
-
 def test_nulls_of_structs(tmp_path: Path) -> None:
     """A missing struct is missing in each of its columns, as in a list without objects."""
     kind = pa.struct({"x": pa.int64(), "y": pa.list_(pa.int64())})

@@ -114,8 +114,7 @@ def _source_format(source: FormatSpec, options: ConvertOptions) -> Format:
         from tfrtool.examples.arrow.messages import MessageColumns
 
         return format_of(source.name, MessageColumns.read(options.proto))
-    is_flat = options.flatten and source.name == "jsonl"
-    return format_of(source.name, flatten=True) if is_flat else format_of(source.name)
+    return format_of(source.name)
 
 
 def _target_format(target: FormatSpec, source: FormatSpec, options: ConvertOptions) -> Format:

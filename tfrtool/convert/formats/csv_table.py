@@ -12,15 +12,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from tfrtool.convert.formats.cell_columns import (
-    JSON_DTYPES,
-    CellReader,
-    Row,
-    from_json,
-    required_columns,
-    with_texts,
-)
+from tfrtool.convert.formats.cell_columns import CellReader, Row, required_columns, with_texts
 from tfrtool.convert.formats.format_specs import FORMATS
+from tfrtool.convert.formats.json_cells import Read
 from tfrtool.convert.formats.record_format import Content, Scan, WriteBatch
 from tfrtool.convert.formats.row_format import RowFormat, create_text, schema_next_to
 from tfrtool.errors import SchemaError, SourceError, os_errors_as, printable
@@ -28,7 +22,7 @@ from tfrtool.examples.dtypes import INT64, LEADING_ZERO, NUMBER
 from tfrtool.examples.example import DType
 from tfrtool.inspection.rows.batches import LABEL_NAME, rows_of
 from tfrtool.inspection.summary.summary_json import as_json
-from tfrtool.sources.formats.cell_types import CellTypes, cell_number
+from tfrtool.sources.formats.cell_types import JSON_DTYPES, CellTypes, cell_number
 from tfrtool.sources.formats.csv_options import CsvOptions
 from tfrtool.sources.formats.csv_rows import (
     DELIMITERS,
@@ -55,10 +49,10 @@ class _TextCells(CellReader):
         new = "index" if not names[0] and "index" not in names else f"Unnamed: {names.index('')}"
         return {name or new: cell for name, cell in row.items()}
 
-    def add(self, column: CellTypes, cell: Any, row: int) -> None:
+    def add(self, column: CellTypes, cell: Any, row: int) -> bool:
         """Add a cell to its column, as a number if it is one."""
         if not cell:
-            return
+            return True
         column.cells += 1
         number = cell_number(cell)
         if number is None and NUMBER.fullmatch(cell) and not LEADING_ZERO.match(cell):
@@ -67,6 +61,7 @@ class _TextCells(CellReader):
             column.add(cell, DType.STRING, row)
         else:
             column.add(number, JSON_DTYPES[type(number)], row)
+        return True
 
     def notes(self, columns: Mapping[str, CellTypes]) -> list[str]:
         """Return which columns of numbers are text."""
@@ -76,17 +71,23 @@ class _TextCells(CellReader):
             if one.text and (len(one.dtypes) > 1 or NUMBER.fullmatch(one.text[1]))
         ]
 
-    def value(self, cell: Any, kind: pa.DataType, declared: bool, required: bool) -> Any:
-        """Return a cell as Arrow takes it; an empty one is missing unless it has to be text."""
+    def reader(self, kind: pa.DataType, *, declared: bool, required: bool, in_tree: bool) -> Read:
+        """Return what reads a cell; an empty one is missing unless it has to be text."""
         nested = pa.types.is_nested(kind)
         leaf = kind.value_type if nested and not declared else kind  # a cell has JSON of lists
-        if not cell and not (required and _is_bytes(leaf)):
-            return super().value(None, kind, declared, required)
-        if declared and (nested or cell.startswith(_BASE64)):
-            cell = json.loads(cell)
-        elif pa.types.is_boolean(leaf):
-            cell = cell == "True"
-        return from_json(cell, kind)
+        is_string = pa.types.is_binary(leaf) or pa.types.is_string(leaf)
+        read_value = super().reader(kind, declared=declared, required=required, in_tree=in_tree)
+
+        def read(cell: Any) -> Any:
+            if not cell and not (required and is_string):
+                return read_value(None)
+            if declared and (nested or cell.startswith(_BASE64)):
+                cell = json.loads(cell)
+            elif pa.types.is_boolean(leaf):
+                cell = cell == "True"
+            return read_value(cell)
+
+        return read
 
 
 class CsvFormat(RowFormat):
@@ -167,10 +168,6 @@ class CsvFormat(RowFormat):
                 [_cell(value, name in nullable, self._nulls) for name, value in row.items()]
                 for row in rows_of(with_texts(content.with_names(batch)))
             )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))
 
 
 def _cell(value: Any, nullable: bool, nulls: Sequence[str]) -> str | int | float:

@@ -34,7 +34,7 @@ class FormatSpec:
         magic: possible first bytes of its files.
         detector: a function of the first bytes, if they are not fixed.
         names_labels: whether class names become a column of its files.
-        flattens: whether it takes ``--flatten``: its class has this argument.
+        flattens: whether it takes ``--flatten``, which changes nothing.
         compressible: whether its files are compressed if their name ends in .gz.
         stream_suffix: suffix of the temporary file for standard input and output; "" if the
             format can't be streamed.

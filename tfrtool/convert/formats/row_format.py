@@ -5,6 +5,7 @@ import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -47,9 +48,9 @@ class RowFormat(Format):
         left = size = path.stat().st_size
         with os_errors_as(SourceError, path), self._open(path) as file:
             for row, end in self._rows(file, path, 0):
-                check_column_count(max(len(row), len(inference.columns)), path)
                 if content is None:
                     inference.add(row, rows)
+                check_column_count(max(len(row), inference.fields), path)
                 if blank:
                     blank = {name: None for name in blank if row.get(name) in (None, "")}
                 rows += 1
@@ -59,20 +60,8 @@ class RowFormat(Format):
                     left = max(left - (end - positions[-1].start), 0)
                     positions.append(ReadPosition(rows, end))
             size = file.tell()
-        notes = inference.notes(path)
-        if content is None:
-            content = Content(columns=inference.result(rows, path), declared=False)
-            blank = dict.fromkeys(inference.blank)
-        return Scan(
-            path=path,
-            rows=rows,
-            bytes=size,
-            positions=positions,
-            content=content,
-            numbers=inference.numbers,
-            blank=tuple(blank),
-            notes=tuple(notes),
-        )
+        scan = inference.scan(path, rows, size, positions)
+        return scan if content is None else replace(scan, content=content, blank=tuple(blank))
 
     def read(self, path: AnyPath, position: ReadPosition) -> Iterator[list[Row]]:
         """Yield rows as mappings of cells."""

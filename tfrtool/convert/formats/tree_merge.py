@@ -51,7 +51,7 @@ def merge_trees(
         return FeatureColumns.of(roots[0][0]), []
     merge = _TreeMerge(source_format, scans, casts, lists=lists)
     root = merge.root(roots, select)
-    for name in casts:
+    for name in FeatureColumns.of(root).select(casts).root.fields:
         if not isinstance(_innermost(field_at(root, name)), Values):
             what = f"no column of values {name!r} to cast"
             raise UsageError(what, hint="name the path of the values, such as objects/id")
