@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import FEATURES
@@ -21,6 +21,8 @@ from tfrtool.features.types import (
 )
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
+
+Parsed = TypeVar("Parsed")
 
 SCHEMA = "schema.json"
 """The file with the fields of records; next to a single file it is ``NAME.schema.json``."""
@@ -98,10 +100,10 @@ def _schemas(paths: list[AnyPath]) -> Iterable[Struct | None]:
         if len(paths) > _FEW and path.parent not in listed:  # a store is asked once
             listed[path.parent] = {one.name for one in path.parent.iterdir()}
         root: Struct | None = None
-        for schema_path in (schema_of(path), path.with_name(SCHEMA)):
+        for schema_path in schemas_of(path):
             if schema_path not in known:
                 is_there = schema_path.name in listed.get(path.parent, {schema_path.name})
-                known[schema_path] = _read(schema_path) if is_there else None
+                known[schema_path] = read_schema(schema_path, _parse_fields) if is_there else None
             root = known[schema_path]
             if root is not None:
                 break
@@ -144,20 +146,34 @@ def described_by_tfds(item: Any, level: int = 0) -> Any:
     return ListOf(item=replace(item, shape=(), info=info))
 
 
-def _read(path: AnyPath) -> Struct | None:
-    """Return the fields of a schema; None without a file, or if it is of somebody else."""
+def schemas_of(path: AnyPath) -> tuple[AnyPath, AnyPath]:
+    """Return the paths of the schema next to a single file, and of that of its folder."""
+    return schema_of(path), path.with_name(SCHEMA)
+
+
+def read_schema(path: AnyPath, parse: Callable[[Any], Parsed]) -> Parsed | None:
+    """Return what a function makes of a schema; None without a file, or for one of somebody else.
+
+    Raises:
+        DatasetError: it is damaged.
+    """
     with suppress(FileNotFoundError), reading_metadata(path, "tfrtool"):
         data = read_json(path)
-        declared = data.get("columns") if isinstance(data, dict) else None
-        if not isinstance(declared, dict) or declared.get("kind") != PayloadKind.EXAMPLE.value:
-            return None
-        if "features" in declared:
-            root = tree_from_json(declared["features"])
-            return root if isinstance(root, Struct) else None
-        from tfrtool.examples.arrow.columns import Columns
-        from tfrtool.features.flat_fields import tree_of_flat
-
-        columns = Columns.from_json(declared)  # of earlier versions
-        # A type that doesn't exist is an error here.
-        return tree_of_flat(columns) if all(one.type for one in columns.columns) else None
+        return parse(data) if isinstance(data, dict) and "columns" in data else None
     return None
+
+
+def _parse_fields(data: Any) -> Struct | None:
+    """Return the fields of a schema; None if it is of somebody else, or of other records."""
+    declared = data["columns"]
+    if not isinstance(declared, dict) or declared.get("kind") != PayloadKind.EXAMPLE.value:
+        return None
+    if "features" in declared:
+        root = tree_from_json(declared["features"])
+        return root if isinstance(root, Struct) else None
+    from tfrtool.examples.arrow.columns import Columns
+    from tfrtool.features.flat_fields import tree_of_flat
+
+    columns = Columns.from_json(declared)  # of earlier versions
+    # A type that doesn't exist is an error here.
+    return tree_of_flat(columns) if all(one.type for one in columns.columns) else None

@@ -15,11 +15,10 @@ from tfrtool.convert.formats.cell_columns import CellReader, ColumnInference, Ro
 from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan
 from tfrtool.errors import SourceError, os_errors_as
 from tfrtool.examples.tfds_metadata import DatasetInfo
-from tfrtool.features.schema_files import SCHEMA, schema_of
+from tfrtool.features.schema_files import SCHEMA, read_schema, schemas_of
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS
 from tfrtool.sources.formats.table_limits import check_column_count, check_row_count
 from tfrtool.sources.formats.unpacked import create_packed, open_unpacked
-from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath
 
@@ -101,9 +100,5 @@ def create_text(path: Path) -> Iterator[IO[str]]:
 
 def schema_next_to(path: AnyPath) -> Content | None:
     """Return what the schema next to a file says; None if there is none of ours."""
-    schema = schema_of(path)
-    schema = schema if schema.exists() else path.with_name(SCHEMA)
-    with contextlib.suppress(FileNotFoundError), reading_metadata(schema, "tfrtool"):
-        data = read_json(schema)
-        return Content.from_json(data) if "columns" in data else None
-    return None
+    contents = (read_schema(schema, Content.from_json) for schema in schemas_of(path))
+    return next((content for content in contents if content is not None), None)
