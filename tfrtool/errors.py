@@ -141,6 +141,10 @@ def human_bytes(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
+_COLUMNS_NAMED = 100
+"""Columns that an error names at most."""
+
+
 def some_of(texts: Sequence[str], shown: int, separator: str = ", ") -> str:
     """Return texts with commas between them; of many the first, and how many more there are."""
     more = len(texts) - shown
@@ -218,3 +222,11 @@ def os_errors_as(
         yield
     except OSError as error:
         raise kind(f"{what}: {os_reason(error)}", path=path) from error
+
+
+def conversion_error(
+    whys: Sequence[str], path: str | os.PathLike[str] | None = None, hint: str | None = None
+) -> SchemaError:
+    """Return the error for several columns that can't be converted, each with its reason."""
+    what = f"{len(whys)} columns can't be converted: {some_of(whys, _COLUMNS_NAMED, '; ')}"
+    return SchemaError(what, path=path, hint=hint)

@@ -14,24 +14,14 @@ def tree_of_flat(columns: Columns) -> Struct:
 
 def flat_field(column: Column) -> Field:
     """Return the field that a column of stored features is."""
-    dtype, shape = column.dtype, tuple(None if size < 0 else size for size in column.shape)
+    dtype = column.dtype
     info = {} if column.form in (Form.SCALAR, Form.LIST) else _OPTIONAL
     if dtype is None:
         return Values(kind=Kind.MIXED)
-    if column.logical is not None:
-        values = Values(kind=Kind.TIME, dtype=column.logical, info=info)
+    if dtype is DType.STRING and not column.is_text:
+        values = Values(kind=Kind.BYTES, info={**info, "is_utf8": column.is_utf8})
     elif dtype is DType.STRING:
-        values = Values(kind=Kind.TEXT if column.is_text else Kind.BYTES, info=info)
+        values = Values(kind=Kind.TEXT, info=info)
     else:
         values = Values(kind=Kind.NUMBER, dtype=dtype.value, info=info)
-    if column.form is not Form.LIST:
-        return values
-    if shape and 0 not in shape and shape != (None,):
-        is_fixed = None not in shape
-        return Values(
-            kind=values.kind,
-            dtype=values.dtype,
-            shape=shape,
-            info={"optional": True} if is_fixed else {},
-        )
-    return ListOf(item=values)
+    return ListOf(item=values) if column.form is Form.LIST else values

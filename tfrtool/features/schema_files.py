@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.types import (
     Field,
     Kind,
     ListOf,
     Struct,
+    Values,
     has_logical_types,
     leaves_of,
     tree_from_json,
@@ -30,6 +31,15 @@ SCHEMA = "schema.json"
 _FEW = 4
 """Files for which schemas are looked up one by one, and not by a list of their folder."""
 
+_OLDER_FORMS = (
+    "scalar",
+    "optional",
+    "optional_empty",
+    "optional_unset",
+    "optional_any",
+    "list",
+    "feature",
+)
 _NUMBERS = re.compile(r"-\d{5,}-of-\d{5,}", re.ASCII)
 
 
@@ -171,9 +181,36 @@ def _parse_fields(data: Any) -> Struct | None:
     if "features" in declared:
         root = tree_from_json(declared["features"])
         return root if isinstance(root, Struct) else None
-    from tfrtool.examples.arrow.columns import Columns
-    from tfrtool.features.flat_fields import tree_of_flat
+    return older_tree(declared)
 
-    columns = Columns.from_json(declared)  # of earlier versions
-    # A type that doesn't exist is an error here.
-    return tree_of_flat(columns) if all(one.type for one in columns.columns) else None
+
+def older_tree(declared: Any) -> Struct:
+    """Read the columns that earlier versions wrote; a ValueError or its like if they are others."""
+    columns = (one for one in declared["columns"] if not one["list"])
+    return Struct({str(one["key"]): _older_field(one) for one in columns})
+
+
+def _older_field(column: Any) -> Field:
+    """Return a column of an earlier version: a feature with its form, and perhaps a shape."""
+    from tfrtool.examples.arrow.columns import check_shape
+    from tfrtool.examples.arrow.value_types import logical_type
+
+    dtype, form, word = column["dtype"], column["form"], column.get("logical")
+    if not isinstance(column["key"], str) or form not in _OLDER_FORMS:
+        raise ValueError("a column has no name, or an unknown form")
+    if dtype is None:
+        return Values(kind=Kind.MIXED)
+    string = "text" if column.get("text") else "bytes"
+    values = tree_from_json(word or {"string": string}.get(dtype) or DType(dtype).value)
+    if not isinstance(values, Values):
+        raise ValueError("a column has an unknown type")
+    if values.kind is Kind.TIME:
+        logical_type(values.dtype)
+    if form != "list":
+        return values if form == "scalar" else replace(values, info={"optional": True})
+    shape = tuple(map(int, column.get("shape") or (-1,)))
+    check_shape(shape)
+    if 0 in shape or shape == (-1,):
+        return ListOf(item=values)
+    sizes = tuple(None if size < 0 else size for size in shape)
+    return replace(values, shape=sizes, info={} if None in sizes else {"optional": True})

@@ -125,5 +125,5 @@ def _features(first: FirstExamples) -> dict[str, Feature]:
     return {
         name: Feature(dtype=first.stored_type(name), values=tuple(found[0]))
         for name in first.keys
-        if (found := first.values(name))
+        if first.stored_type(name) is not None and (found := first.values(name))
     }

@@ -16,7 +16,7 @@ from tfrtool.convert.formats.nested_cells import (
     cell_at,
 )
 from tfrtool.convert.formats.record_format import Content, ReadPosition, Scan, naming_file
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, conversion_error
 from tfrtool.examples.arrow.columns import (
     EXACT,
     PAYLOAD,
@@ -24,7 +24,6 @@ from tfrtool.examples.arrow.columns import (
     DecodedColumns,
     Form,
 )
-from tfrtool.examples.arrow.foreign import conform, conversion_error
 from tfrtool.examples.arrow.value_types import (
     as_logical,
     innermost_type,
@@ -189,10 +188,7 @@ def decode_rows(
         except (ValueError, RecursionError) as error:
             errors[name] = first + len(values), error
     _raise_all(errors, path)
-    if in_tree:
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    batch = pa.RecordBatch.from_arrays(arrays, schema=texts)
-    return batch if columns == content.columns else conform(batch, content.columns, first)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class _TextError(ValueError):
@@ -242,13 +238,9 @@ def _as_shown(array: pa.Array) -> pa.Array:
 
 def _as_texts(columns: Columns) -> Columns:
     """Return columns with text for times and decimals."""
-    if isinstance(columns, FeatureColumns):
-        return replace(columns, root=with_info(columns.root, _as_text))
-    columns_of_text = (
-        replace(one, dtype=DType.STRING, is_text=True, logical=None) if one.logical else one
-        for one in columns.columns
-    )
-    return replace(columns, columns=tuple(columns_of_text))
+    if not isinstance(columns, FeatureColumns):
+        return columns
+    return replace(columns, root=with_info(columns.root, _as_text))
 
 
 def _as_text(_: str, values: Values) -> Values:

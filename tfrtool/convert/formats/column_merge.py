@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from tfrtool.convert.formats.record_format import Format, Scan
-from tfrtool.errors import SchemaError, SourceError, some_of
-from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, Form
-from tfrtool.examples.arrow.foreign import conversion_error
+from tfrtool.errors import SchemaError, SourceError, conversion_error, some_of
+from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, feature_name
 
@@ -13,15 +12,12 @@ _ERRORS_NAMED = 3
 """Number of columns that one error names."""
 
 
-def merge_columns(
-    source_format: Format,
-    scans: Sequence[Scan],
-    select: Sequence[str],
-    cast: Mapping[str, ColumnType],
-    *,
-    lists: bool,
-) -> tuple[Columns, list[str]]:
-    """Return the columns of the files of a table, and notes."""
+def merge_columns(scans: Sequence[Scan], select: Sequence[str], *, lists: bool) -> Columns:
+    """Return the columns of files that tfrtool wrote; others than the selected as they are.
+
+    Raises:
+        SchemaError: the files don't agree on a type.
+    """
     kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
     if len(kinds) > 1:
         found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
@@ -30,7 +26,7 @@ def merge_columns(
     for scan in scans:
         for one in scan.content.columns.columns:
             seen.setdefault((one.is_list, one.key), []).append((one, scan))
-    merged, notes, errors = [], list[str](), dict[str, SchemaError | SourceError]()
+    merged, errors = [], dict[str, SchemaError | SourceError]()
     for (is_list, key), occurrences in seen.items():
         name = feature_name(key)
         if select and name not in select:
@@ -38,20 +34,16 @@ def merge_columns(
             continue
         forms = {one.form for one, _ in occurrences}
         forms |= set() if len(occurrences) == len(scans) else {Form.OPTIONAL}
-        form = _form(forms, lists, is_list)
         try:
-            column, note = _merge_column(source_format, occurrences, form, cast.get(name))
-        except (SchemaError, SourceError) as error:
+            merged.append(_merge_column(occurrences, _form(forms, lists, is_list)))
+        except SchemaError as error:
             errors[name] = error
-            continue
-        merged.append(column)
-        notes += [f"column {name!r}{note}"] if note else []
     if errors:
-        raise _cast_error(errors, scans)
-    return Columns(next(iter(kinds)), tuple(merged)), notes
+        raise cast_error(errors, scans)
+    return Columns(next(iter(kinds)), tuple(merged))
 
 
-def _cast_error(
+def cast_error(
     errors: Mapping[str, SchemaError | SourceError], scans: Sequence[Scan]
 ) -> SchemaError | SourceError:
     """Return the error for columns whose types have to be chosen; there is at least one."""
@@ -63,32 +55,22 @@ def _cast_error(
     return conversion_error(reasons, path, f"use {casts} to choose their types")
 
 
-def _merge_column(
-    source_format: Format,
-    occurrences: Sequence[tuple[Column, Scan]],
-    form: Form,
-    cast: ColumnType | None,
-) -> tuple[Column, str]:
-    """Return what a column is in all files, and a note on its type."""
+def _merge_column(occurrences: Sequence[tuple[Column, Scan]], form: Form) -> Column:
+    """Return what a column is in all files."""
     first = occurrences[0][0]
-    name = feature_name(first.key)
-    dtypes = [(one.dtype, scan) for one, scan in occurrences]
-    cast_dtype = None if cast is None else cast.dtype
-    dtype, note = merge_dtypes(source_format, name, dtypes, cast_dtype)
-    logical, shape = _logical(name, occurrences, cast), _shape(name, occurrences, cast)
-    if form is Form.FEATURE:
-        dtype, note = None, ""
-    texts = (one.is_text or one.dtype is not DType.STRING for one, _ in occurrences)
-    column = Column(
+    dtypes = {one.dtype: scan.path for one, scan in reversed(occurrences) if one.dtype is not None}
+    if len(dtypes) > 1:
+        places = [f"{one.value} in {dtypes[one]}" for one in reversed(dtypes)]
+        raise type_conflict(feature_name(first.key), "types", places)
+    dtype = None if form is Form.FEATURE else next(iter(dtypes), None)
+    texts = all(one.is_text for one, _ in occurrences)
+    return Column(
         key=first.key,
         form=form,
         dtype=dtype,
         is_list=first.is_list,
-        is_text=dtype is DType.STRING and all(texts),
-        logical=logical if dtype else None,
-        shape=shape if form is Form.LIST else (),
+        is_text=dtype is DType.STRING and texts,
     )
-    return column, note
 
 
 def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
@@ -104,45 +86,10 @@ def _form(forms: Collection[Form], lists: bool, is_list: bool) -> Form:
     return Form.FEATURE if len(optional) > 1 else next(iter(optional or forms))
 
 
-def _logical(
-    name: str, occurrences: Sequence[tuple[Column, Scan]], cast: ColumnType | None
-) -> str | None:
-    """Return the word for times or decimals in a column, if it has these."""
-    words = {one.logical: (one, scan.path) for one, scan in reversed(occurrences)}
-    if len(words) > 1 and cast is None:
-        types = ((one.logical or one.dtype, path) for one, path in reversed(words.values()))
-        places = [f"{getattr(one, 'value', one)} in {path}" for one, path in types]
-        raise type_conflict(name, "types", places)
-    word = next(iter(words))
-    same = cast is None or (cast.logical == "timestamp" and (word or "").startswith("timestamp"))
-    return word if same or cast is None else cast.logical
-
-
 def type_conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
     """Return the error for a column whose types differ between files."""
     hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
     return SchemaError(f"conflicting {what} of {name!r}: {' and '.join(places)}", hint=hint)
-
-
-def _shape(
-    name: str, occurrences: Sequence[tuple[Column, Scan]], cast: ColumnType | None
-) -> tuple[int, ...]:
-    """Return the shape of the tensors in a column; a cast makes lists of them."""
-    if cast is not None:
-        return next((one.shape[:1] and (-1,) for one, _ in occurrences), ())
-    shapes = {
-        one.shape or (-1,): scan.path
-        for one, scan in reversed(occurrences)
-        if one.form is Form.LIST
-    }
-    levels = [{*sizes} - {0} for sizes in zip(*shapes, strict=False)]
-    if len({*map(len, shapes)}) > 1 or any(len(sizes) > 1 for sizes in levels[1:]):
-        places = [f"{[*shape]} in {path}" for shape, path in reversed(shapes.items())]
-        raise type_conflict(name, "shapes", places)
-    if not all(levels):
-        return ()
-    shape = tuple(-1 if len(sizes) > 1 else next(iter(sizes)) for sizes in levels)
-    return shape if any(one.shape for one, _ in occurrences) else ()
 
 
 def merge_dtypes(

@@ -55,12 +55,6 @@ def stored_notes(columns: Columns) -> list[str]:
             notes.append(f"column {path!r}: {values.dtype.partition('(')[0]}s become {form}")
         if values.shape:
             notes.append(f"column {path!r}: tensors become flat lists, in row-major order")
-    for name, column in zip(columns.names, columns.columns, strict=False):
-        if column.logical:
-            form = "int64, in microseconds" if column.dtype is DType.INT64 else "text"
-            notes.append(f"column {name!r}: {column.logical.partition('(')[0]}s become {form}")
-        if len(column.shape) > 1 or column.shape > (0,):
-            notes.append(f"column {name!r}: tensors become flat lists, in row-major order")
     return notes
 
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.record_format import Content
-from tfrtool.examples.arrow.columns import Column, Columns, Form
-from tfrtool.examples.example import DType, PayloadKind, feature_key
+from tfrtool.examples.arrow.columns import Columns
+from tfrtool.examples.example import PayloadKind
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.types import Field, Kind, Struct, Values
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.extra_columns import ExtraColumn, ExtraColumns
@@ -40,12 +41,10 @@ def with_folders(content: Content, extra: ExtraColumns) -> Content:
     if not extra.columns:
         return content
     columns = content.columns
-    if isinstance(columns, FeatureColumns):
-        fields = {**columns.root.fields, **folder_fields(extra)}
-        changed: Columns = replace(columns, root=Struct(fields))
-    else:
-        changed = Columns(columns.kind, (*columns.columns, *map(_column, extra.columns)))
-    return replace(content, columns=changed, tfds=None)
+    if not isinstance(columns, FeatureColumns):
+        columns = FeatureColumns.of(tree_of_flat(columns))
+    fields = {**columns.root.fields, **folder_fields(extra)}
+    return replace(content, columns=replace(columns, root=Struct(fields)), tfds=None)
 
 
 def folder_fields(extra: ExtraColumns) -> dict[str, Field]:
@@ -55,17 +54,6 @@ def folder_fields(extra: ExtraColumns) -> dict[str, Field]:
 
 def _has_nulls(column: ExtraColumn) -> bool:
     return any(value is None for value in column.values.values())
-
-
-def _column(column: ExtraColumn) -> Column:
-    is_text, is_date = pa.types.is_string(column.kind), pa.types.is_date(column.kind)
-    return Column(
-        key=feature_key(column.name),
-        form=Form.OPTIONAL if _has_nulls(column) else Form.SCALAR,
-        dtype=DType.STRING if is_text else DType.INT64,
-        is_text=is_text,
-        logical="date" if is_date else None,
-    )
 
 
 def _values(column: ExtraColumn) -> Values:

@@ -1,6 +1,6 @@
 """What the files of a conversion hold together: their columns, class names and images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tfrtool.convert.carried import CarriedMetadata
@@ -11,17 +11,18 @@ from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.convert_task import read_rows
 from tfrtool.convert.formats.folder_columns import without_folders
 from tfrtool.convert.formats.record_format import Content, Scan
-from tfrtool.convert.formats.schema_types import ChosenTypes, apply_schema
+from tfrtool.convert.formats.schema_types import ChosenTypes, apply_schema, values_of
 from tfrtool.convert.formats.source_scan import ScannedFiles
 from tfrtool.convert.formats.tree_merge import merge_trees
 from tfrtool.errors import SchemaError, UsageError
-from tfrtool.examples.arrow.columns import Column, Columns, ColumnType, DecodedColumns, Form
+from tfrtool.examples.arrow.columns import Columns, DecodedColumns
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import LABEL_SIGNS, labels_file
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
-from tfrtool.features.types import Kind, Values, with_info
+from tfrtool.features.types import Field, Kind, Struct, Values, leaves_of, with_info
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.records.tally import Tally
 from tfrtool.storage.remote_path import AnyPath
@@ -47,17 +48,16 @@ def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Cont
     if types.schema is not None:
         select = [spec.name for spec in types.schema.features]
     columns, uncast, notes = _columns(scanned, select, options, types)
-    cast_columns = columns.select(types.casts)
-    if scanned.format.payloads and not isinstance(columns, DecodedColumns):
-        _check_text_casts(cast_columns, types.casts)
+    columns.select(types.casts)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
     is_selected, select = bool(select), without_folders(select, columns, request.files.paths)
     if types.schema is not None:
         columns = apply_schema(columns.select(select), types.schema, types.casts)
     is_changed = is_selected or bool(types.casts) or options.lists
+    columns = columns.select(select) if is_selected else columns
     content = Content(
-        columns=columns.select(select) if is_selected else columns,
+        columns=columns,
         exact=is_exact and not (is_selected or types.casts),
         class_names=_class_names(scans),
         class_files=first.class_files,
@@ -114,20 +114,58 @@ def _columns(
     is_tree = any(type(scan.content.columns) is FeatureColumns for scan in rows)
     if isinstance(content.columns, DecodedColumns) and not is_tree:
         return _decoded_columns(scans, options), None, []
+    columns: Columns = content.columns
     if source_format.payloads and not is_tree:
-        uncast = scanned.fold.table_columns(lists=options.lists)
-        return _retyped(uncast, casts), uncast, []
+        columns = scanned.fold.table_columns(lists=options.lists)
+    differ = any(scan.content.columns != columns for scan in rows) and source_format.widening
+    needs_tree = is_tree or casts or types.schema or (differ and not source_format.payloads)
+    is_flat = not needs_tree or columns.kind is not PayloadKind.EXAMPLE
+    if is_flat and casts:
+        raise UsageError(f"--cast applies to tf.train.Examples, not to {columns.kind.title}")
+    if is_flat and source_format.payloads:
+        return columns, columns, []
+    if is_flat:
+        return merge_columns(rows, select, lists=options.lists), None, []
+    if source_format.payloads and not is_tree:
+        columns = FeatureColumns.of(tree_of_flat(columns))
+        rows = [replace(rows[0], content=replace(content, columns=columns))]
     is_typed = source_format.payloads or all(scan.content.exact for scan in scans)
     is_typed |= bool(source_format.widening) and content.declared
     if types.schema is not None and not is_typed:
         specs = types.schema.features
-        casts = {one.name: ColumnType(one.dtype) for one in specs if one.dtype} | casts
-    if is_tree:
-        tree, notes = merge_trees(source_format, rows, select, casts, lists=options.lists)
-        notes += undeclared_notes(scanned.fold, tree) if source_format.payloads else []
-        return tree, content.columns if source_format.payloads else None, notes
-    columns, notes = merge_columns(source_format, rows, select, casts, lists=options.lists)
-    return columns, None, notes
+        dtypes = {one.name: one.dtype for one in specs if one.dtype}
+        casts = {name: values_of(dtype) for name, dtype in dtypes.items()} | casts
+    tree, notes = merge_trees(source_format, rows, select, casts, lists=options.lists)
+    if not source_format.payloads:
+        return tree, None, notes
+    notes += undeclared_notes(scanned.fold, tree)
+    return tree, columns, notes
+
+
+def _native(columns: Columns, uncast: Columns) -> Columns | None:
+    """Return columns with their types before a cast; None if these are the same."""
+    if isinstance(columns, FeatureColumns) and isinstance(uncast, FeatureColumns):
+        known = uncast.select(columns.names).root.fields
+        fields = columns.root.fields.items()
+        native: Columns = FeatureColumns.of(
+            Struct({name: _with_types(item, known[name]) for name, item in fields})
+        )
+    else:
+        types = {(one.key, one.is_list): one for one in uncast.columns}
+        originals = ((types[one.key, one.is_list], one.form) for one in columns.columns)
+        found = (one if one.dtype is None else replace(one, form=form) for one, form in originals)
+        native = replace(columns, columns=tuple(found))
+    return None if native == columns else native
+
+
+def _with_types(item: Field, known: Field) -> Field:
+    """Return the lists and structs of a field, with the values of another."""
+    types = {leaf.path: leaf.values for leaf in leaves_of(known)}
+
+    def typed(path: str, values: Values) -> Values:
+        return replace(values, kind=types[path].kind, dtype=types[path].dtype)
+
+    return with_info(Struct({"": item}), lambda path, values: typed(path, values)).fields[""]
 
 
 def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
@@ -183,57 +221,6 @@ def _decoded_columns(scans: Sequence[Scan], options: ConvertOptions) -> Columns:
             hint = "use --as-stored when you make the table"
             raise UsageError(f"--{name} doesn't apply to nested columns", hint=hint)
     return first.content.columns
-
-
-def _retyped(columns: Columns, types: Mapping[str, ColumnType]) -> Columns:
-    """Return columns with some other types."""
-    columns.select(types)
-    if types and columns.kind is not PayloadKind.EXAMPLE:
-        raise UsageError(f"--cast applies to tf.train.Examples, not to {columns.kind.title}")
-    changed = []
-    for name, column in zip(columns.names, columns.columns, strict=False):
-        if name in types and column.dtype is None:
-            hint = "change records with --cast of tfrtool edit"
-            raise UsageError(f"feature {name!r} has several types", hint=hint)
-        changed.append(_cast_column(name, column, types[name]) if name in types else column)
-    return replace(columns, columns=tuple(changed))
-
-
-def _cast_column(name: str, column: Column, target: ColumnType) -> Column:
-    """Return a column with another type; `UsageError` if it has that type already."""
-    changed = target.of(column)
-    is_bytes = column.dtype is DType.STRING and not column.is_text  # which is another error
-    if changed == column and not is_bytes:
-        what = f"--cast changes nothing: column {name!r} is {target.logical or column.value_type}"
-        raise UsageError(what, hint="convert it without the cast")
-    return changed
-
-
-def _check_text_casts(columns: Columns, cast: Mapping[str, ColumnType]) -> None:
-    """Raise a `SchemaError` if bytes that are not text would be cast to string."""
-    pairs = zip(columns.names, columns.columns, strict=False)
-    text = ColumnType(DType.STRING)
-    names = [n for n, one in pairs if cast.get(n) == text and one.dtype and not one.is_text]
-    for name in names[:1]:
-        what = f"column {name!r} can't be cast to string: some of its values are not UTF-8 text"
-        raise SchemaError(what, hint="without the cast, its bytes are kept as they are")
-
-
-def _native(columns: Columns, native: Columns) -> Columns | None:
-    """Return columns with their types before a cast; None if these are the same."""
-    if isinstance(native, FeatureColumns):
-        native = native.select(columns.names)
-        return None if native == columns else native
-    known = {(one.key, one.is_list): one for one in native.columns}
-    found = []
-    for one in columns.columns:
-        original = known[one.key, one.is_list]
-        shape = original.shape if one.form is Form.LIST else ()
-        found.append(
-            one if original.dtype is None else replace(original, form=one.form, shape=shape)
-        )
-    uncast = replace(columns, columns=tuple(found))
-    return None if uncast == columns else uncast
 
 
 def _images(scanned: ScannedFiles, content: Content) -> tuple[str, ...]:

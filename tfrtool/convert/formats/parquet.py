@@ -3,7 +3,6 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,17 +24,14 @@ from tfrtool.examples.arrow.columns import (
     EXACT,
     METADATA,
     PLACES,
-    Column,
     Columns,
     DecodedColumns,
-    Form,
 )
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
-from tfrtool.examples.arrow.foreign import conform
-from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.arrow_tree import IMAGE_PATH, TableTree, is_image
+from tfrtool.features.conformed_rows import TableFold, table_rows
 from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.outputs import (
@@ -47,7 +43,6 @@ from tfrtool.features.outputs import (
 )
 from tfrtool.features.outputs import hugging_face_features as tree_features
 from tfrtool.features.ranking_columns import nested_columns_of
-from tfrtool.features.table_rows import TableFold, table_rows
 from tfrtool.features.types import Struct
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.sources.formats.parquet_reader import (
@@ -139,7 +134,7 @@ class ParquetFormat(Format):
             elif isinstance(known, DecodedColumns):  # that was just written
                 yield rows.replace_schema_metadata(content.schema.metadata)
             else:
-                yield _flat_batch(rows, content, first)
+                yield _flat_batch(rows, content)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:
@@ -264,15 +259,6 @@ def _leaf_names(name: str, kind: pa.DataType) -> Iterator[str]:
             yield from _leaf_names(f"{name}.{one.name}", one.type)
 
 
-def _as_in(content: Column | None, stored: Column) -> Column:
-    """Return a column of a file with the type that it has in a conversion, if it can be read so."""
-    if content is None or stored.dtype is None or content.dtype is None:
-        return stored
-    form = content.form if stored.form.is_single and content.form.is_single else stored.form
-    shape = content.shape if form is Form.LIST and content.form is Form.LIST else ()
-    return replace(content, form=form, shape=shape)
-
-
 def _features(content: Content) -> dict[str, Any]:
     """Return what Hugging Face's metadata say of images and class names."""
     if isinstance(content.columns, FeatureColumns):
@@ -360,24 +346,22 @@ def _without_images(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-def _flat_batch(rows: pa.RecordBatch, content: Content, first: int) -> pa.RecordBatch:
+def _flat_batch(rows: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     """Return rows of a table of features with the columns of a conversion."""
-    file_columns = Columns.from_arrow(_without_images(rows.schema)) or content.columns
-    for name in rows.schema.names:
-        path_column = IMAGE_PATH.format(name)
-        if is_image(rows.schema.field(name).type) and path_column not in rows.schema.names:
-            paths = pc.struct_field(rows.column(name), "path")
-            rows = rows.append_column(path_column, paths)
-    if file_columns.kind is PayloadKind.EXAMPLE:
-        known = {one.key: one for one in content.columns.columns}
-        as_known = tuple(_as_in(known.get(one.key), one) for one in file_columns.columns)
-        file_columns = replace(file_columns, columns=as_known)
-    batch = conform(rows, file_columns, first)
-    if file_columns == content.columns:
+    schema = _without_images(rows.schema)
+    columns = Columns.from_arrow(schema)
+    if columns is None:
+        raise ValueError("the columns are not those of the file's metadata")
+    arrays = [
+        pc.struct_field(array, "bytes") if is_image(array.type) else array for array in rows.columns
+    ]
+    exact = EXACT in schema.names
+    batch = pa.RecordBatch.from_arrays(arrays, names=schema.names)
+    known = columns.to_arrow(exact=exact)
+    batch = batch.select(known.names).replace_schema_metadata(known.metadata)
+    if columns == content.columns and exact == content.exact:
         return batch
-    plain = content.columns.plain
-    batch = decode_batch(encode_batch(batch, file_columns), plain, exact=content.exact)
-    return batch if plain == content.columns else conform(batch, content.columns, first)
+    return decode_batch(encode_batch(batch, columns), content.columns, exact=content.exact)
 
 
 def _content(schema: pa.Schema, columns: Columns) -> Content:

@@ -17,7 +17,6 @@ from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan, WriteBatch
 from tfrtool.errors import WriteError, reason_of
 from tfrtool.examples.arrow.columns import Column, DecodedColumns, Form
-from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
@@ -30,9 +29,9 @@ from tfrtool.examples.tfds_metadata import (
     dimensions,
     labels_file,
 )
+from tfrtool.features.conformed_rows import table_rows
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.schema_files import SCHEMA, SchemaFields, described_by_tfds
-from tfrtool.features.table_rows import table_rows
+from tfrtool.features.schema_files import SchemaFields, described_by_tfds
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
 from tfrtool.features.types import Struct
 from tfrtool.inspection.rows.batches import decode_records, in_batches
@@ -113,23 +112,18 @@ class PayloadFormat(Format):
         first: int,  # noqa: ARG002
     ) -> Iterator[pa.RecordBatch | Fault]:
         """Yield payloads as record batches, and a fault for each that isn't such a row."""
-        stages, faults = [content.columns], list[Fault]()
-        if content.native is not None:
-            stages.insert(0, content.native.select(content.columns.names))
-        plain = stages[0].plain
-        step = min(one.batch_records for one in stages)
+        native, faults = content.native or content.columns, list[Fault]()
+        step = min(native.batch_records, content.columns.batch_records)
         for start in range(0, len(rows), step):
             records = rows[start : start + step]
-            for batch in decode_records(path, records, plain, faults.append, exact=content.exact):
+            for batch in decode_records(path, records, native, faults.append, exact=content.exact):
                 table, index = batch.table, batch.records[0].index
-                if plain == content.columns:
+                if native == content.columns:
                     yield table
                 elif isinstance(content.columns, FeatureColumns):
                     yield table_rows(table, content.columns, index, exact=content.exact)
                 else:
-                    for columns in stages:
-                        table = conform(table, columns, index)
-                    yield table
+                    yield table.cast(content.schema)
         yield from faults
 
     def metadata(self, content: Content, info: DatasetInfo) -> Mapping[str, str]:
@@ -157,7 +151,7 @@ class PayloadFormat(Format):
                 if one.form is not Form.FEATURE
             }
             inferred = connector("FeaturesDict", featuresDict={"features": features})
-            schema = {SCHEMA: content.to_text()} if columns != columns.plain else {}
+            schema = {}
         described = info.to_json() | {"fileFormat": self.tfds_name}
         return dataset_texts(texts, content.tfds or inferred, described) | schema
 

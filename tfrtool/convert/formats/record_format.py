@@ -22,7 +22,9 @@ from tfrtool.examples.dtypes import NumberRange
 from tfrtool.examples.example import DType
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.arrow_tree import TableTree
+from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.ranking_columns import nested_columns
+from tfrtool.features.schema_files import older_tree
 from tfrtool.inspection.rows.batches import LABEL_NAME, class_names_of
 from tfrtool.records.framing import Fault
 from tfrtool.storage.remote_path import AnyPath
@@ -103,6 +105,8 @@ class Content:
 
 def columns_of_json(data: Any) -> Columns:
     """Read the columns that a schema's metadata holds; the errors of `Columns.from_json`."""
+    if any(one.get("logical") or one.get("shape") for one in data.get("columns", ())):
+        return FeatureColumns.of(older_tree(data))
     return nested_columns(data) or Columns.from_json(data)
 
 

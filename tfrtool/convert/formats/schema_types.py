@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.errors import SchemaError, UsageError
-from tfrtool.examples.arrow.columns import Columns, ColumnType, Form, check_shape
+from tfrtool.examples.arrow.columns import Columns, Form, check_shape
+from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type
 from tfrtool.examples.example import DType, feature_key
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import stored_dtype
@@ -24,13 +25,13 @@ class ChosenTypes(NamedTuple):
         schema: the content of the file of --schema.
     """
 
-    casts: Mapping[str, ColumnType]
+    casts: Mapping[str, Values]
     schema: DataSchema | None
 
 
 def chosen_types(options: ConvertOptions) -> ChosenTypes:
     """Return the types of --cast and --schema; `UsageError` if they are invalid."""
-    casts = {name: ColumnType.parse(word) for name, word in (options.cast or {}).items()}
+    casts = {name: _cast_type(word) for name, word in (options.cast or {}).items()}
     schema = None if options.schema is None else _read_schema(as_path(options.schema))
     return ChosenTypes(casts, schema)
 
@@ -64,20 +65,35 @@ def schema_types(schema: DataSchema) -> list[dict[str, Any]]:
     ]
 
 
-def apply_schema(columns: Columns, schema: DataSchema, cast: Mapping[str, ColumnType]) -> Columns:
+def values_of(dtype: DType) -> Values:
+    """Return values that features store as they are; of strings, text."""
+    return Values.parse("text" if dtype is DType.STRING else dtype.value)
+
+
+def _cast_type(word: str) -> Values:
+    """Read a type of ``--cast``; `UsageError` if it is none."""
+    try:
+        if word in (dtype.value for dtype in DType):
+            return values_of(DType(word))
+        logical_type(word)
+        return Values(kind=Kind.TIME, dtype=word)
+    except ValueError as error:
+        raise UsageError(f"invalid --cast {word!r}", expected=f"one of {TYPE_WORDS}") from error
+
+
+def apply_schema(columns: Columns, schema: DataSchema, casts: Mapping[str, Values]) -> Columns:
     """Return the columns with the types of a schema that has the same features, or their casts."""
     if isinstance(columns, FeatureColumns):
-        fields = columns.root.fields
-        specified = [spec for spec in schema.features if spec.name in fields]
-        fixed_fields = {
-            spec.name: _fixed_field(fields[spec.name], spec, cast.get(spec.name))
-            for spec in specified
+        known = columns.root.fields
+        specs = [spec for spec in schema.features if spec.name in known]
+        fields = {
+            one.name: _fixed_field(known[one.name], one, casts.get(one.name)) for one in specs
         }
-        return FeatureColumns.of(Struct(fixed_fields))
-    specs = {(feature_key(spec.name), spec.is_list): spec for spec in schema.features}
+        return FeatureColumns.of(Struct(fields))
+    steps = {(feature_key(spec.name), spec.is_list): spec for spec in schema.features}
     fixed = []
     for one in columns.columns:
-        spec = specs.get((one.key, one.is_list))
+        spec = steps.get((one.key, one.is_list))
         if spec is None:
             continue
         form = Form.LIST
@@ -86,13 +102,12 @@ def apply_schema(columns: Columns, schema: DataSchema, cast: Mapping[str, Column
         if spec.is_single and not one.is_list:
             form = one.form if one.form.is_single else Form.OPTIONAL
         dtype = spec.dtype or one.dtype or DType.STRING
-        stored = replace(one.plain, form=form, dtype=one.dtype or dtype)
-        chosen = ColumnType(dtype, shape=_tensor_shape(spec))
-        fixed.append(cast.get(spec.name, chosen).of(stored))
+        text = dtype is DType.STRING and (one.is_utf8 or one.dtype is not DType.STRING)
+        fixed.append(replace(one, form=form, dtype=dtype, is_text=one.is_text or text))
     return Columns(columns.kind, tuple(fixed))
 
 
-def _fixed_field(item: Field, spec: DataFeature, cast: ColumnType | None) -> Field:
+def _fixed_field(item: Field, spec: DataFeature, cast: Values | None) -> Field:
     """Return a field with the type of a schema, or a cast."""
     leaves = [*leaves_of(item)]
     if len(leaves) > 1 or leaves[0].path:

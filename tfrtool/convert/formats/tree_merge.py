@@ -4,20 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tfrtool.convert.formats.column_merge import merge_dtypes, type_conflict
+from tfrtool.convert.formats.column_merge import cast_error, merge_dtypes, type_conflict
 from tfrtool.convert.formats.record_format import Format, Scan
-from tfrtool.errors import SchemaError, SourceError, UsageError, some_of
-from tfrtool.examples.arrow.columns import ColumnType
-from tfrtool.examples.arrow.foreign import conversion_error
+from tfrtool.errors import SchemaError, SourceError, UsageError
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.features.arrow_tree import check_stored, list_key, with_tensors
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
 from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, field_at, join
-
-_ERRORS_NAMED = 3
-"""Number of columns that one error names."""
 
 
 class _Seen(NamedTuple):
@@ -31,7 +26,7 @@ def merge_trees(
     source_format: Format,
     scans: Sequence[Scan],
     select: Collection[str],
-    casts: Mapping[str, ColumnType],
+    casts: Mapping[str, Values],
     *,
     lists: bool,
 ) -> tuple[FeatureColumns, list[str]]:
@@ -83,7 +78,7 @@ class _TreeMerge:
         self,
         source_format: Format,
         scans: Sequence[Scan],
-        casts: Mapping[str, ColumnType],
+        casts: Mapping[str, Values],
         *,
         lists: bool,
     ) -> None:
@@ -106,13 +101,8 @@ class _TreeMerge:
                 fields[name] = self._field(name, seen, 0, partial=len(seen) < len(roots))
             except (SchemaError, SourceError) as error:
                 errors[name] = error
-        if len(errors) > 1:
-            names = some_of([f"--cast {name}:TYPE" for name in errors], _ERRORS_NAMED, " ")
-            path = roots[0][1].path if len(roots) == 1 else None
-            hint = f"use {names} to choose their types"
-            raise conversion_error([error.what for error in errors.values()], path, hint)
         if errors:
-            raise next(iter(errors.values()))
+            raise cast_error(errors, [scan for _, scan in roots])
         return Struct(fields)
 
     def _field(self, path: str, seen: Sequence[_Seen], level: int, *, partial: bool) -> Field:
@@ -158,6 +148,9 @@ class _TreeMerge:
         leaves = [one.item for one in seen if isinstance(one.item, Values)]
         cast = self._casts.get(path)
         is_mixed = any(leaf.kind is Kind.MIXED for leaf in leaves)
+        if is_mixed and cast is not None:
+            hint = "change records with --cast of tfrtool edit"
+            raise UsageError(f"feature {path!r} has several types", hint=hint)
         if is_mixed or leaves[0].encoding is not Encoding.NONE:
             if cast is not None or any(leaf != leaves[0] for leaf in leaves):
                 raise type_conflict(path, "types", _places(seen))
@@ -166,12 +159,14 @@ class _TreeMerge:
         times = [leaf.dtype if leaf.kind is Kind.TIME else None for leaf in leaves]
         if cast is None and len({*times}) > 1:
             raise type_conflict(path, "types", _places(seen))
-        chosen = None if cast is None else cast.dtype
+        chosen = None if cast is None else stored_dtype(cast)
         dtype, note = merge_dtypes(self._format, path, dtypes, chosen)
         if note:
             self.notes.append(f"column {path!r}{note}")
         is_declared = path not in seen[0].scan.numbers
         values = _typed(leaves, dtype or DType.STRING, cast, is_declared=is_declared)
+        if cast is not None and self._format.payloads:
+            values = _cast_of(path, leaves[0], values)
         is_optional = partial or any(leaf.info.get("optional") for leaf in leaves)
         if is_optional and not level:
             values = replace(values, info={**values.info, "optional": True})
@@ -180,15 +175,14 @@ class _TreeMerge:
 
 
 def _typed(
-    leaves: Sequence[Values], dtype: DType, cast: ColumnType | None, *, is_declared: bool
+    leaves: Sequence[Values], dtype: DType, cast: Values | None, *, is_declared: bool
 ) -> Values:
     """Return values that features of a type hold, as close to what they are as possible."""
-    first, word = leaves[0], None if cast is None else cast.logical
+    first = leaves[0]
     is_same = all(leaf == first for leaf in leaves) and stored_dtype(first) is dtype
-    if word == "timestamp" and first.dtype.startswith("timestamp"):
-        word = first.dtype  # which may have a zone
-    if word is not None:
-        return Values(kind=Kind.TIME, dtype=word)
+    if cast is not None and cast.kind is Kind.TIME:
+        keeps_zone = cast.dtype == "timestamp" and first.dtype.startswith("timestamp")
+        return replace(first, shape=()) if keeps_zone else cast
     if is_same and cast is None and (is_declared or first.dtype != "float64"):
         return first
     if dtype is DType.STRING:
@@ -201,6 +195,19 @@ def _typed(
         if sizes <= {*signed} and len(sizes) == len({leaf.dtype for leaf in leaves}):
             return Values(kind=Kind.NUMBER, dtype=max(sizes, key=signed.index))
     return Values(kind=Kind.NUMBER, dtype="int64")
+
+
+def _cast_of(path: str, values: Values, cast: Values) -> Values:
+    """Return what a cast makes of values of records, which have to change."""
+    if values.kind is Kind.BYTES and cast.kind in (Kind.BYTES, Kind.TEXT):
+        if not values.info.get("is_utf8"):
+            what = f"column {path!r} can't be cast to string: some of its values are not UTF-8 text"
+            raise SchemaError(what, hint="without the cast, its bytes are kept as they are")
+        return Values(kind=Kind.TEXT)
+    if values == cast:
+        what = f"--cast changes nothing: column {path!r} is {values}"
+        raise UsageError(what, hint="convert it without the cast")
+    return cast
 
 
 def _as_lists(item: Field) -> Field:

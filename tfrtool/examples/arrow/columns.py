@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from tfrtool.errors import SchemaError, UsageError, suggestion
-from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type, nested_type, stored_dtype
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
 from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_TENSOR_VALUES
 
@@ -72,9 +71,6 @@ class Column:
         dtype: the type of the feature's values; None in a FEATURE alone.
         is_list: whether it is a feature list of a SequenceExample: a list of steps.
         is_text: whether all values are UTF-8 text, so that they are strings in Arrow.
-        logical: the word for times or decimals, which the values stand for.
-        shape: sizes of the tensors that a LIST holds in row-major order; -1 is any number, as the
-            first size, and 0 is not known. One size is a list, even if no record has two values.
         is_utf8: whether all values are known to be valid UTF-8, so that it can become text.
     """
 
@@ -83,8 +79,6 @@ class Column:
     dtype: DType | None
     is_list: bool = False
     is_text: bool = False
-    logical: str | None = None
-    shape: tuple[int, ...] = ()
     is_utf8: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -94,18 +88,12 @@ class Column:
             raise ValueError("each step of a feature list has one value, or any number")
         if self.is_text and self.dtype is not DType.STRING:
             raise ValueError("only strings can be text")
-        if self.logical is not None and stored_dtype(self.logical) is not self.dtype:
-            raise ValueError(f"{self.logical} is stored as another type")
-        if self.shape and (self.form is not Form.LIST or self.is_list or min(self.shape) < -1):
-            raise ValueError("only a list can hold a tensor")
 
     @property
     def value_type(self) -> pa.DataType:
         """The type of single values in Arrow."""
         if self.dtype is None:
             return FEATURE
-        if self.logical is not None:
-            return logical_type(self.logical)
         return pa.string() if self.is_text else TYPES[self.dtype]
 
     @property
@@ -113,44 +101,8 @@ class Column:
         """The column's type in Arrow."""
         arrow_type = self.value_type
         if self.form is Form.LIST:
-            arrow_type = nested_type(arrow_type, self.shape or (-1,))
+            arrow_type = pa.list_(arrow_type)
         return pa.list_(arrow_type) if self.is_list else arrow_type
-
-    @property
-    def plain(self) -> "Column":
-        """The column as features store it: without times, decimals and tensors."""
-        return replace(self, logical=None, shape=())
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnType:
-    """The type of the values in a column, as in `Column`."""
-
-    dtype: DType | None
-    logical: str | None = None
-    shape: tuple[int, ...] = ()
-
-    @classmethod
-    def parse(cls, word: str) -> "ColumnType":
-        """Read a type of ``--cast``; `UsageError` if it is none."""
-        if word in (dtype.value for dtype in DType):
-            return cls(DType(word))
-        try:
-            logical_type(word)
-        except ValueError as error:
-            raise UsageError(f"invalid --cast {word!r}", expected=f"one of {TYPE_WORDS}") from error
-        return cls(stored_dtype(word), word)
-
-    def of(self, column: Column, *, is_utf8: bool = True) -> Column:
-        """Return a column with this type; of strings, as text if it is text or can become text.
-
-        ``is_utf8`` says whether strings become text because all of them are valid UTF-8.
-        """
-        is_text = self.dtype is DType.STRING and (
-            column.is_text or (is_utf8 and column.is_utf8) or column.dtype is not DType.STRING
-        )
-        shape = self.shape if column.form is Form.LIST else ()
-        return replace(column, dtype=self.dtype, is_text=is_text, logical=self.logical, shape=shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +132,6 @@ class Columns:
     def parsed(self) -> bool:
         """Whether the payloads are Examples or SequenceExamples."""
         return self.kind in _KINDS
-
-    @property
-    def plain(self) -> "Columns":
-        """The columns as features store them: without times, decimals and tensors."""
-        return replace(self, columns=tuple(column.plain for column in self.columns))
 
     @property
     def context(self) -> tuple[Column, ...]:
@@ -232,14 +179,8 @@ class Columns:
 
     @property
     def batch_records(self) -> int:
-        """Records of a batch whose columns take some tens of MiB, however many there are.
-
-        Where a tensor of one size is null, it takes its place all the same.
-        """
-        sizes = (
-            math.prod(one.shape) if min(one.shape, default=0) > 0 else 1 for one in self.columns
-        )
-        return max(1, 4_000_000 // max(1, sum(sizes)))
+        """Records of a batch whose columns take some tens of MiB, however many there are."""
+        return max(1, 4_000_000 // max(1, len(self.columns)))
 
     def select(self, names: Iterable[str]) -> "Columns":
         """Return the columns of these names, in this order.
@@ -332,8 +273,6 @@ class Columns:
                 dtype=None if one["dtype"] is None else DType(one["dtype"]),
                 is_list=bool(one["list"]),
                 is_text=bool(one.get("text")),
-                logical=one.get("logical"),
-                shape=_shape(one.get("shape", ())),
             )
             for one in data["columns"]
         )
@@ -377,12 +316,6 @@ def check_shape(sizes: Sequence[int]) -> None:
         raise ValueError(f"invalid shape of a tensor: {problem}")
 
 
-def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
-    shape = tuple(map(int, sizes))
-    check_shape(shape)
-    return shape
-
-
 def _is_plain(key: bytes) -> bool:
     return is_utf8(key) and b"\0" not in key
 
@@ -394,6 +327,4 @@ def _column_json(column: Column) -> dict[str, Any]:
         "dtype": None if column.dtype is None else column.dtype.value,
         "list": column.is_list,
     }
-    data |= {"text": True} if column.is_text else {}
-    data |= {"logical": column.logical} if column.logical else {}
-    return data | ({"shape": [*column.shape]} if column.shape else {})
+    return data | ({"text": True} if column.is_text else {})

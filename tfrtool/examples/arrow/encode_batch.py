@@ -16,7 +16,6 @@ from tfrtool.examples.arrow.columns import (
     DecodedColumns,
     Form,
 )
-from tfrtool.examples.arrow.foreign import conform
 from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.records.wire import varint
@@ -35,8 +34,6 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     payload_column = EXACT if EXACT in batch.schema.names else PAYLOAD
     if payload_column == EXACT or not columns.parsed:
         return list(batch.column(payload_column).to_pylist())
-    if columns != columns.plain:
-        batch, columns = conform(batch, columns.plain, 0), columns.plain
     blank = pa.repeat(_NOTHING, batch.num_rows)
     fields = list(zip(columns.columns, columns.arrays(batch), strict=True))
     context = _map(0x0A, [one for one in fields if not one[0].is_list], blank)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import list_array, struct_array
-from tfrtool.examples.example import DType
 
 TYPE_WORDS = "int64, float32, string, timestamp, timestamp(ZONE), date or decimal(DIGITS,SCALE)"
 
@@ -48,11 +47,6 @@ def logical_word(kind: pa.DataType) -> str | None:
     elif types.is_decimal(kind):
         word = f"decimal({kind.precision},{kind.scale})"
     return word if word and _WORD.fullmatch(word) else None
-
-
-def stored_dtype(word: str) -> DType:
-    """Return the type of the feature that stores values of a type."""
-    return DType.STRING if word.startswith("decimal") else DType.INT64
 
 
 def texts_of(array: pa.Array) -> pa.Array:
@@ -116,25 +110,6 @@ def as_logical(array: pa.Array, kind: pa.DataType) -> pa.Array:
     elif not (types.is_temporal(array.type) or types.is_string(array.type)):
         array = array.cast(pa.string())
     return array.cast(kind)
-
-
-def nested_type(values: pa.DataType, shape: tuple[int, ...]) -> pa.DataType:
-    """Return the type of tensors of a shape; sizes below 1 are any."""
-    for size in reversed(shape):
-        values = pa.list_(values) if size < 1 else pa.list_(values, size)
-    return values
-
-
-def nested_array(
-    values: pa.Array, shape: tuple[int, ...], size: int, places: np.ndarray, counts: np.ndarray
-) -> pa.Array:
-    """Return ``size`` tensors with ``counts`` values each at ``places``, and null elsewhere."""
-    outer, *inner = shape or (-1,)
-    for one in reversed(inner):
-        values = pa.FixedSizeListArray.from_arrays(values, one)
-    counts = counts // int(np.prod(inner, dtype=np.int64))
-    lists = list_array(pa.list_(values.type), size, places, counts, values)
-    return lists if outer < 1 else lists.cast(pa.list_(values.type, outer))
 
 
 def map_values(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrtool.errors import SchemaError
+from tfrtool.errors import SchemaError, conversion_error
 from tfrtool.examples.arrow.arrays import Ints, list_array, scattered, struct_array
 from tfrtool.examples.arrow.columns import EXACT, METADATA
-from tfrtool.examples.arrow.foreign import conversion_error
 from tfrtool.examples.arrow.value_types import as_logical, logical_word, microseconds_of, texts_of
 from tfrtool.examples.dtypes import NumberRange, as_dtype
 from tfrtool.examples.example import DType
