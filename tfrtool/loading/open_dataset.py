@@ -40,6 +40,8 @@ from tfrtool.examples.tfds_metadata import (
     read_dataset_info,
     read_written_shards,
 )
+from tfrtool.features.tfds_tree import tree_of_tfds
+from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, class_count, field_at
 from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
@@ -235,7 +237,8 @@ def _with_features(
         image = wanted_image or first.roles.image or ""
         others = (name for name in usual if name in features and name != image)
         labels = named or [first.roles.label or next(others, "")]
-        form = _image_form(features, image, described.get(image, {})) if image in features else None
+        field = field_at(described, image)
+        form = _image_form(features, image, field) if image in features else None
         usable = _is_number if regression else _is_label
         bad = [name for name in labels if name not in features or not usable(features[name])]
         if form and not bad:
@@ -256,14 +259,15 @@ def _with_features(
     )
     if regression:
         return replace(dataset, label_form=_value_form({name: features[name] for name in labels}))
-    about = described.get(label, {})
-    listed = about.get("sequence", {}).get("feature")
-    names = _class_names(root, label, listed or about, features[label])
+    about = field_at(described, label)
+    listed = isinstance(about, ListOf)
+    values = about.item if isinstance(about, ListOf) else about
+    names = _class_names(root, label, values, features[label])
     label_form, unlabeled = find_label_form(
         label,
         features[label],
         names=names,
-        listed=bool(listed),
+        listed=listed,
         splits={name: partial(_local_shards, dataset, name) for name in dataset.splits},
         skip=skip,
     )
@@ -302,14 +306,13 @@ def _value_form(features: Mapping[str, Feature]) -> LabelForm:
     return LabelForm(encoding=LabelEncoding.VALUE, parts=tuple(parts))
 
 
-def _described(root: AnyPath) -> Mapping[str, Any]:
+def _described(root: AnyPath) -> Struct:
     """Return what features.json says of each feature; nothing if its layout isn't TFDS'."""
     with contextlib.suppress(FileNotFoundError), reading_metadata(root / FEATURES, "TFDS"):
         content = read_json(root / FEATURES)
-        with contextlib.suppress(KeyError, TypeError):
-            features = content["featuresDict"]["features"]
-            return {name: held for name, held in features.items() if isinstance(held, dict)}
-    return {}
+        with contextlib.suppress(ValueError):
+            return tree_of_tfds(content)[0]
+    return Struct({})
 
 
 def _first_examples(dataset: Dataset, skip: bool) -> Iterator[Example]:
@@ -326,24 +329,24 @@ def _first_examples(dataset: Dataset, skip: bool) -> Iterator[Example]:
 
 
 def _image_form(
-    features: Mapping[str, Feature], name: str, described: Mapping[str, Any]
+    features: Mapping[str, Feature], name: str, field: Field | None
 ) -> ImageForm | None:
     """Return how images are stored; None if they need a function of the user's."""
     item = features[name]
     data = item.values[0] if len(item.values) == 1 else None
     if not isinstance(data, bytes):
         return None
-    pixels = described.get("image") or described.get("tensor") or {}
-    if str(described.get("pythonClassName", "")).endswith(".Image"):
-        if not str(pixels.get("dtype", "uint8")).startswith("uint"):
+    values = field if isinstance(field, Values) else None
+    if values is not None and values.kind is Kind.IMAGE:
+        if not str(values.info.get("dtype", "uint8")).startswith("uint"):
             return None  # floats that TFDS packs into an image file
     else:
         (height, heights), (width, widths) = (
             said_size(features, name, endings) for endings in (HEIGHTS, WIDTHS)
         )
         sizes: list[tuple[tuple[int | str, ...], list[int]]] = []
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            shape = [*map(int, pixels["shape"]["dimensions"]), 1][:3]
+        if values is not None and values.shape:
+            shape = [*(size or -1 for size in values.shape), 1][:3]
             sizes.append((tuple(shape[:2]), shape))
         if height is not None and width is not None:
             area = heights[0] * widths[0]
@@ -396,12 +399,12 @@ def _unclear(
 
 
 def _class_names(
-    root: AnyPath, label: str, described: Mapping[str, Any], example: Feature
+    root: AnyPath, label: str, field: Field | None, example: Feature
 ) -> Sequence[str] | None:
     """Return the names of the classes in the metadata, or their numbers if it only counts them."""
     count = 0
-    with contextlib.suppress(KeyError, TypeError, ValueError):
-        count = int(described["classLabel"]["numClasses"])
+    if isinstance(field, Values) and field.kind is Kind.LABEL:
+        count = class_count(field)
     if count > MAX_CLASSES:
         many = f"{count:,} classes; the limit is {MAX_CLASSES:,}"
         raise DatasetError(f"label feature {label!r} has {many}", path=root / FEATURES)
