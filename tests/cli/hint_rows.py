@@ -306,6 +306,10 @@ $ tfrtool query a.tfrecord "SELECT {'x': label} AS s FROM records" --out deep.pa
 convert deep.parquet new --cast s:string | 2
   ? name the path of the values, such as objects/id
   > tfrtool convert deep.parquet new --cast s/x:string
+$ tfrtool query a.tfrecord "SELECT {'x': label} AS s FROM records" --out deep.parquet
+convert deep.parquet new --rename s/x=y | 2
+  ? use --select s/x to make a column of it
+  > tfrtool convert deep.parquet new --select s/x --rename s/x=y
 $ tfrtool query a.tfrecord "SELECT make_timestamp_ns(1) AS t" --out time.parquet
 convert time.parquet new | 1
   ? use --cast t:string to store text

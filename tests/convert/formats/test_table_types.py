@@ -280,6 +280,8 @@ def test_nested_columns(form: str, flatten: bool, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "b.parquet").to_pydict() == OBJECTS
     assert (tmp_path / "new" / "objects-category.labels.txt").read_text() == "no\nyes\n"
     rename = {"objects/category": "kind"}
+    with pytest.raises(tfrtool.UsageError, match="'objects/category' is a field of one"):
+        tfrtool.convert(source, tmp_path / "renamed", rename=rename)
     tfrtool.convert(source, tmp_path / "renamed", rename=rename, select=["id", "objects/category"])
     assert (tmp_path / "renamed" / "kind.labels.txt").read_text() == "no\nyes\n"
 

@@ -244,6 +244,9 @@ def _renamed_content(content: Content, names: Mapping[str, str]) -> Content:
     if content.exact:
         raise UsageError(CHANGES_EXACT)
     content.columns.select(names)
+    for name in (name for name in names if name not in content.columns.names):
+        what = f"--rename applies to columns, and {name!r} is a field of one"
+        raise UsageError(what, hint=f"use --select {name} to make a column of it")
     new = {name: names.get(name, name) for name in content.columns.names}
     if len({*new.values()}) < len(new):
         raise UsageError("--rename gives two columns the same name")
