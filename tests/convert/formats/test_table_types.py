@@ -51,6 +51,13 @@ def test_intervals_are_noted(tmp_path: Path) -> None:
     assert noted == ["a", "b", "d.e"]
 
 
+def test_maps_without_any_types(tmp_path: Path) -> None:
+    """Types that pyarrow can read, but not pass on, are an error: reading them never ended."""
+    duckdb.sql(f"COPY (SELECT [MAP {{}}] AS a) TO '{tmp_path / 'a.parquet'}'")
+    with pytest.raises(tfrtool.SourceError, match="null type field"):
+        tfrtool.convert(tmp_path / "a.parquet", tmp_path / "a.tfrecord")
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.csv", "a.jsonl", "none.parquet"])
 def test_columns_without_values(name: str, tmp_path: Path) -> None:
     """A note names each column that records can't have, unless another file has values of it."""

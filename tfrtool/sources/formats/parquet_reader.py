@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import os
+import pickle
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -274,11 +275,13 @@ def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
         for one in chunks:
             values[one.path_in_schema] += one.num_values
         _check_rows(path, max(values.values(), default=0), size)
+        schema = _plain_schema(parquet.schema_arrow)
+        pickle.loads(pickle.dumps(schema))  # the parent must be able to, or it waits
         nullable = [
             one.path_in_schema for one in chunks if not one.statistics or one.statistics.null_count
         ]
         return ParquetFacts(
-            schema=_plain_schema(parquet.schema_arrow),
+            schema=schema,
             groups=tuple((group.num_rows, group.total_byte_size) for group in groups),
             nullable=frozenset(nullable),
             blank=_blank_paths(parquet, chunks),
