@@ -103,6 +103,28 @@ def test_a_string_for_each_byte_is_one_image(tmp_path: Path) -> None:
     assert (typed.layout.images, typed.guessed, typed.broken) == (2, 0, ())
 
 
+def test_an_array_of_images(tmp_path: Path) -> None:
+    """An array of four sizes is several images, each with its number."""
+    masks = np.stack([RGB[:, :, :1]] * 3)
+    strings = [bytes([byte]) for byte in masks.reshape(-1).tolist()]
+    shard = write(tmp_path / "a.tfrecord", {"mask": strings})
+    report = tfrtool.contact_sheet(
+        shard, tmp_path / "a.png", types={"mask": "raw:uint8[3,10,12,1]"}
+    )
+    assert (report.layout.images, report.broken) == (3, ())
+
+
+@pytest.mark.parametrize("word", ["raw:uint8[*,10,12,3]", "raw:uint8[2,0,12,3]", "raw:uint8[0,9]"])
+def test_an_array_without_images(tmp_path: Path, word: str) -> None:
+    """An array without values is a broken image."""
+    shard = write(tmp_path / "a.tfrecord", {"x": b""})
+    report = tfrtool.contact_sheet(shard, tmp_path / "a.png", types={"x": word})
+    assert [one.reason.endswith("is not an image") for one in report.broken] == [True]
+    several = write(tmp_path / "b.tfrecord", {"x": [b"1" * 90] * 2, "n": 1}, {"n": 1})
+    shown = tfrtool.contact_sheet(several, tmp_path / "b.png", types={"x": "raw:uint8[9,10]"})
+    assert (shown.layout.images, len(shown.broken)) == (3, 1)
+
+
 def test_arrays_that_are_no_images(tmp_path: Path) -> None:
     """A record that doesn't fit is a broken image with the reason."""
     records = [{"x": RGB.tobytes()}] * 2 + [{"x": b"1"}]

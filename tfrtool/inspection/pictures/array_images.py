@@ -15,8 +15,8 @@ from tfrtool.storage.remote_path import AnyPath
 
 _PIXELS = ("raw:uint8", "zlib:uint8", "tensor:uint8")
 
-_RANKS = (2, 3)
-"""Sizes of an image: height and width, and perhaps channels."""
+_RANKS = (2, 3, 4)
+"""Sizes of an image: height and width, and perhaps channels; or of several images."""
 
 
 def declared_root(path: AnyPath, types: Mapping[str, str] | None = None) -> Struct | None:
@@ -57,8 +57,14 @@ class ArrayImages:
         except ValueError as error:
             yield "", Picture(problem=str(error))
             return
-        for index, item in enumerate(value) if self._is_list else [(None, value)]:
-            yield "" if index is None else f"[{index}]", draw_array(np.asarray(item), box)
+        arrays = [*map(np.asarray, value if self._is_list else [value])]
+        if not arrays:
+            yield "", Picture(problem="no images in the list")
+        elif not self._is_list and arrays[0].ndim > 3 and arrays[0].size:
+            arrays = [*arrays[0].reshape(-1, *arrays[0].shape[-3:])]
+        for index, item in enumerate(arrays):
+            list_index = f"[{index}]" if self._is_list or len(arrays) > 1 else ""
+            yield list_index, draw_array(item, box)
 
 
 def is_array_image(root: Struct | None, name: str | None) -> bool:
