@@ -170,9 +170,8 @@ write loose new | 1
   > mkdir -p loose/a loose/b && mv loose/1*.jpg loose/a && mv loose/*.jpg loose/b
   > tfrtool write loose new
 write names.csv new | 1
-  ? name the path column one of path,
-  > sed 's/wo,was/path,label/' names.csv > renamed.csv
-  > tfrtool write renamed.csv new
+  ? use --label-column NAME to read the labels from a column of another name,
+  > tfrtool write names.csv new --label-column was
 write float.csv new | 1
   ? use names or integers as labels, or --column NAME:float32 to write the numbers
   > sed 's/\\.0$//' float.csv > whole.csv
