@@ -95,7 +95,7 @@ class _Nodes(Engine):
             yield pickle.loads(data)(pickle.loads(body))
 
 
-@pytest.mark.parametrize("job", ["reshard", "merge", "filter", "convert"])
+@pytest.mark.parametrize("job", ["reshard", "filter", "convert"])
 def test_from_store_to_store_on_nodes(
     job: str,
     bucket: Bucket,

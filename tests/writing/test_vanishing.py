@@ -182,6 +182,6 @@ def test_a_disk_that_fails_under_a_table(tmp_path: Path, monkeypatch: pytest.Mon
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return real(path, **options)
 
-    monkeypatch.setattr("tfrtool.sources.tables.tables.os.lstat", lstat)
+    monkeypatch.setattr("tfrtool.sources.tables.table_files.os.lstat", lstat)
     path = _refused(_options(table, looked_at_first=False), lambda _: None)
     assert path == str(source / "dog" / "dog.1.jpg")

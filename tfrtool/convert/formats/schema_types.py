@@ -114,7 +114,8 @@ def _fixed_field(item: Field, spec: DataFeature, cast: Values | None) -> Field:
         raise UsageError(f"--schema doesn't apply to column {spec.name!r}, which has structs")
     values = replace(leaves[0].values, shape=())
     dtype = spec.dtype or stored_dtype(values) or DType.STRING
-    is_text = values.kind is Kind.TEXT or stored_dtype(values) is not DType.STRING
+    is_text = values.kind is Kind.TEXT or bool(values.info.get("is_utf8"))
+    is_text |= stored_dtype(values) is not DType.STRING
     if cast is None:
         string = Values(kind=Kind.TEXT if is_text else Kind.BYTES)
         is_string = dtype is DType.STRING

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.sources.folders.annotated import annotations_at, write_command
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.items import UnfitError
 from tfrtool.sources.source_options import SourceOptions
@@ -16,7 +17,7 @@ from tfrtool.sources.tables.table_columns import (
 )
 from tfrtool.sources.tables.table_files import TableFiles, plain_path
 from tfrtool.sources.tables.table_rows import flag, roles_of, sample_rows
-from tfrtool.storage.remote_path import AnyPath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 _LOOKED_FOR = 20
 """Rows whose files are looked for."""
@@ -37,7 +38,14 @@ def choose_columns(
 
     ``files`` are to be used for this alone.
     """
-    names, rows = sample_rows(table, options, _SAMPLED)
+    try:
+        names, rows = sample_rows(table, options, _SAMPLED)
+    except SourceError as error:
+        found = None if isinstance(table, RemotePath) else annotations_at(table)
+        if found is None:
+            raise
+        hint = f"run {write_command('IMAGES', found)} to write the boxes"
+        raise SourceError("not a table, but annotations", path=table, hint=hint) from error
     notices = list[str]()
     roles = roles_of(names, options)
     if options.path_column is None:
