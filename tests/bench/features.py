@@ -14,9 +14,9 @@ from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, Feature, encode_example, parse_message
+from tfrtool.examples.fields import Field, ListOf, Struct, Values
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.record_arrays import FeatureArrays
-from tfrtool.features.types import Field, ListOf, Struct, Values
 
 __all__ = ["run"]
 

@@ -11,8 +11,8 @@ import tfrtool
 from tests.bench.shards import write_shard
 from tests.bench.timing import Pair, compare, less_start, process
 from tests.inspection.profiled import verify_shard
+from tfrtool.examples.fields import Kind, Struct, Values
 from tfrtool.features.tfds_tree import tfds_of_tree
-from tfrtool.features.types import Kind, Struct, Values
 from tfrtool.records.count import count_records
 from tfrtool.records.crc import crc32c
 from tfrtool.records.framing import Record

@@ -13,9 +13,9 @@ from tests.features.random_trees import RandomSet, damaged, random_set
 from tests.features.tfds_values import differences
 from tests.more import more
 from tfrtool.examples.example import decode_example
+from tfrtool.examples.fields import Struct
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
-from tfrtool.features.types import Struct
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 

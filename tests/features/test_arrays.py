@@ -21,8 +21,8 @@ from tests.features.test_against_tfds import COMMON, SETS, set_of, tfds, their_v
 from tests.features.tfds_values import items_of
 from tests.more import more
 from tests.records.strategies import shard_of
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values
 
 __all__ = ["tfds"]
 

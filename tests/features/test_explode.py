@@ -19,10 +19,10 @@ import tfrtool
 from tests.features.ranking_records import QUERIES, ROWS, elwc, ranking_shard
 from tests.features.test_sequence_steps import integers, sequence
 from tests.records.strategies import shard_of
+from tfrtool.examples.fields import ListOf, Struct, Values
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.tfds_tree import tfds_of_tree
-from tfrtool.features.types import ListOf, Struct, Values
 from tfrtool.records.framing import LocatedFault
 
 Run = Callable[..., tuple[int, str, str]]

@@ -12,8 +12,8 @@ import pytest
 
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.examples.fields import Field, ListOf, Struct, Values
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.types import Field, ListOf, Struct, Values
 
 
 def integers(*values: int) -> Feature:

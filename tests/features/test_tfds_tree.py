@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfrtool.examples.fields import tree_lines
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
-from tfrtool.features.types import tree_lines
 
 TFDS = "tensorflow_datasets.core.features."
 

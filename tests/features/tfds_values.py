@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values
 
 __all__ = ["differences", "items_of"]
 

@@ -22,8 +22,8 @@ from tests.inspection.test_split_shards import parts_of
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.example import Feature, encode_example
+from tfrtool.examples.fields import Kind, ListOf, Struct, Values
 from tfrtool.features.tfds_tree import tfds_of_tree
-from tfrtool.features.types import Kind, ListOf, Struct, Values
 from tfrtool.inspection.verify.feature_faults import FeatureFault
 
 Capture = pytest.CaptureFixture[str]

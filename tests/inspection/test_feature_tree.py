@@ -12,7 +12,7 @@ from tests.inspection.test_feature_check import ROOT, changed, features, write
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.example import Feature, encode_example
-from tfrtool.features.types import tree_from_json
+from tfrtool.examples.fields import tree_from_json
 
 Capture = pytest.CaptureFixture[str]
 TREE = """\

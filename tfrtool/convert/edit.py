@@ -43,6 +43,7 @@ from tfrtool.examples.example import (
     feature_key,
     feature_name,
 )
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tfds_metadata import (
@@ -58,7 +59,6 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.features.stored_layout import stored_dtype, stored_features
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize

@@ -9,9 +9,9 @@ from tfrtool.errors import SchemaError, some_of
 from tfrtool.examples.arrow.columns import EXACT, FEATURE, METADATA, PLACES, Columns
 from tfrtool.examples.arrow.value_types import logical_word
 from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.fields import MAX_DEPTH, Field, Kind, ListOf, Struct, Values, join
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import check_tree
-from tfrtool.features.types import MAX_DEPTH, Field, Kind, ListOf, Struct, Values, join
 
 _EXPECTED = "numbers, booleans, text, bytes, times, decimals, or structs and lists of these"
 _SHOWN = 100

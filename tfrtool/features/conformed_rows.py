@@ -13,12 +13,12 @@ from tfrtool.examples.arrow.columns import EXACT, METADATA
 from tfrtool.examples.arrow.value_types import as_logical, logical_word, microseconds_of, texts_of
 from tfrtool.examples.dtypes import NumberRange, as_dtype
 from tfrtool.examples.example import DType
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, join, leaves_of
 from tfrtool.features.arrow_tree import IMAGE_PATH, is_image, is_list, list_key
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.nested import arrow_type
 from tfrtool.features.stored_layout import stored_dtype
 from tfrtool.features.stored_lists import ends_of, tensors, with_nulls
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, join, leaves_of
 
 _FILE_NAME = IMAGE_PATH.format("").lstrip("/")
 _NULL = "a null within a list, which a feature can't store"

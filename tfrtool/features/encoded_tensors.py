@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError, human_count
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
+from tfrtool.examples.fields import ITEM_SIZES, Encoding, Values
 from tfrtool.features.stored_lists import string_parts
 from tfrtool.features.tensor_protos import read_tensor_proto
-from tfrtool.features.types import ITEM_SIZES, Encoding, Values
 
 MOST_UNPACKED = 256 * 1024 * 1024
 """Bytes of an encoded tensor of unknown sizes, and of all in a batch: zlib packs a thousandfold."""

@@ -9,11 +9,7 @@ import pyarrow as pa
 from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.columns import CONTEXT, LISTS, METADATA, Columns
 from tfrtool.examples.example import PayloadKind
-from tfrtool.features.explode import ITEM, ExplodedTable, FieldPath, is_related
-from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.flat_fields import flat_field
-from tfrtool.features.nested import arrow_type
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     Field,
     Kind,
     ListOf,
@@ -23,6 +19,10 @@ from tfrtool.features.types import (
     only_fields,
     select_fields,
 )
+from tfrtool.features.explode import ITEM, ExplodedTable, FieldPath, is_related
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.flat_fields import flat_field
+from tfrtool.features.nested import arrow_type
 
 _CHEAP = (Kind.BOOL, Kind.NUMBER, Kind.LABEL)
 _INTEGER = Values(kind=Kind.NUMBER, dtype="int64")

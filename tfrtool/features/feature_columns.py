@@ -23,12 +23,7 @@ from tfrtool.examples.arrow.columns import (
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
-from tfrtool.features.flatten import FlatFeatures
-from tfrtool.features.misfits import FieldMisfit
-from tfrtool.features.nested import NestedBuild, arrow_type
-from tfrtool.features.sound_fields import RATE, is_rated
-from tfrtool.features.stored_layout import check_fields, stored_features
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     Kind,
     Leaf,
     Struct,
@@ -41,6 +36,11 @@ from tfrtool.features.types import (
     tree_json,
     with_info,
 )
+from tfrtool.features.flatten import FlatFeatures
+from tfrtool.features.misfits import FieldMisfit
+from tfrtool.features.nested import NestedBuild, arrow_type
+from tfrtool.features.sound_fields import RATE, is_rated
+from tfrtool.features.stored_layout import check_fields, stored_features
 
 _BATCH_VALUES = 4_000_000
 """Values of a batch, about, where shapes are fixed."""

@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import DTYPES, DType, feature_name, parse_message
+from tfrtool.examples.fields import Field, Kind, ListOf, Values
 from tfrtool.examples.proto import example_pb2 as pb
-from tfrtool.features.types import Field, Kind, ListOf, Values
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.remote_path import AnyPath

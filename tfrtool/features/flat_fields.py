@@ -2,7 +2,7 @@
 
 from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.example import DType, feature_name
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values
 
 _OPTIONAL = {"optional": True, "empty_is_missing": True}
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tfrtool.errors import SchemaError
 from tfrtool.examples.arrow.arrays import Bools, Ints, binary_array, list_array, numbers_array
 from tfrtool.examples.arrow.value_types import microseconds_of, texts_of
+from tfrtool.examples.fields import Encoding, Field, Kind, Leaf, ListOf, Struct, Values, join
 from tfrtool.features.stored_layout import StoredFeature, stored_leaf
 from tfrtool.features.tensor_protos import tensor_proto
-from tfrtool.features.types import Encoding, Field, Kind, Leaf, ListOf, Struct, Values, join
 
 
 class FlatFeatures:

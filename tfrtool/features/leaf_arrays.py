@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tfrtool.errors import SchemaError, some_of
 from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.example import DTYPES, DType, feature_key
+from tfrtool.examples.fields import ITEM_SIZES, Encoding, Kind, Leaf, Values
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.features.encoded_tensors import native_numbers, unpack_strings
 from tfrtool.features.leaf_build import expected_count, instead_of_sizes, misshapen
@@ -16,7 +17,6 @@ from tfrtool.features.misfits import FieldMisfit, Misfits
 from tfrtool.features.named_sizes import Items, named_sizes
 from tfrtool.features.stored_layout import MAX_LENGTH, StoredFeature, stored_dtype, stored_leaf
 from tfrtool.features.stored_lists import StoredLists
-from tfrtool.features.types import ITEM_SIZES, Encoding, Kind, Leaf, Values
 from tfrtool.storage.limits import MAX_TENSOR_VALUES
 
 _FEW = 48

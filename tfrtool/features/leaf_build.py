@@ -12,6 +12,15 @@ from tfrtool.errors import some_of
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
 from tfrtool.examples.arrow.value_types import as_logical, logical_type
 from tfrtool.examples.example import DType, is_utf8
+from tfrtool.examples.fields import (
+    ITEM_SIZES,
+    Encoding,
+    Kind,
+    Leaf,
+    Values,
+    class_count,
+    shape_text,
+)
 from tfrtool.features.encoded_tensors import arrow_numbers, unpack
 from tfrtool.features.misfits import Misfits
 from tfrtool.features.named_sizes import Items, named_sizes
@@ -27,15 +36,6 @@ from tfrtool.features.stored_lists import (
     tensors_of_sizes,
     with_joined_strings,
     with_nulls,
-)
-from tfrtool.features.types import (
-    ITEM_SIZES,
-    Encoding,
-    Kind,
-    Leaf,
-    Values,
-    class_count,
-    shape_text,
 )
 
 STRINGS = (Kind.BYTES, Kind.IMAGE, Kind.AUDIO)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfrtool.examples.arrow.arrays import Ints
+from tfrtool.examples.fields import Values
 from tfrtool.features.misfits import Misfits
 from tfrtool.features.stored_layout import MAX_LENGTH
 from tfrtool.features.stored_lists import StoredLists, ends_of, numbers_of
-from tfrtool.features.types import Values
 
 _LARGE = 2.0**40
 """A product of sizes that no number of values reaches."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tfrtool.examples.arrow.arrays import Ints
 from tfrtool.examples.arrow.columns import FEATURE
 from tfrtool.examples.arrow.value_types import logical_type
+from tfrtool.examples.fields import Field, Kind, Leaf, ListOf, Struct, Values, join
 from tfrtool.features.leaf_build import LeafBuild, instead
 from tfrtool.features.misfits import Misfits
 from tfrtool.features.stored_lists import (
@@ -22,7 +23,6 @@ from tfrtool.features.stored_lists import (
     owners_of,
     with_nulls,
 )
-from tfrtool.features.types import Field, Kind, Leaf, ListOf, Struct, Values, join
 
 
 def arrow_type(item: Field) -> pa.DataType:

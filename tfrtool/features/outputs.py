@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import list_array, struct_array
 from tfrtool.examples.example import DType
+from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.features.nested import arrow_type
 from tfrtool.features.sound_fields import is_rated, samples_of_files, wav_files
 from tfrtool.features.stored_layout import StoredFeature, stored_leaf
-from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 """How Hugging Face's datasets store an image."""

@@ -25,12 +25,12 @@ from tfrtool.examples.example import (
     encode_example,
     parse_message,
 )
+from tfrtool.examples.fields import Field, ListOf, Struct, leaves_of
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import flat_field
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import arrow_type
 from tfrtool.features.sources import AS_STORED
-from tfrtool.features.types import Field, ListOf, Struct, leaves_of
 from tfrtool.records.wire import read_spans, varint
 
 CONTEXT, EXAMPLES = "context", "examples"

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import PayloadKind, classify_payload, parse_message
+from tfrtool.examples.fields import Field, Leaf, ListOf, Struct, join
 from tfrtool.features.leaf_arrays import LeafArrays, LeafPart, misfit
 from tfrtool.features.stored_layout import check_tree
-from tfrtool.features.types import Field, Leaf, ListOf, Struct, join
 
 _NOT_AN_EXAMPLE = "not a tf.train.Example"
 

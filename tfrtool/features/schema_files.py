@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from tfrtool.examples.example import DType, PayloadKind
-from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     Field,
     Kind,
     ListOf,
@@ -20,6 +19,7 @@ from tfrtool.features.types import (
     tree_from_json,
     tree_json,
 )
+from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from tfrtool.examples.arrow.arrays import Ints, list_array, numbers_array
 from tfrtool.examples.arrow.columns import CONTEXT, LISTS, METADATA, Column, Columns, Form
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
+from tfrtool.examples.fields import Encoding, Leaf, Struct, leaves_of
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import StoredLeaf, stored_leaf
 from tfrtool.features.stored_lists import StoredLists
-from tfrtool.features.types import Encoding, Leaf, Struct, leaves_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tfrtool.errors import SchemaError
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import DType, Feature
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values
 from tfrtool.examples.sound import is_sound_name, rate_feature, rate_of, samples_of, wav_of
 from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.leaf_arrays import numpy_dtype
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values
 
 _AS_NUMBERS = "use --as-stored to write samples as numbers"
 

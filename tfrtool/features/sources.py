@@ -8,6 +8,16 @@ from dataclasses import dataclass, field, replace
 from tfrtool.errors import DatasetError, SchemaError, UsageError, human_count, some_of
 from tfrtool.examples.arrow.columns import CONTEXT, LISTS, Columns
 from tfrtool.examples.example import PayloadKind, feature_name
+from tfrtool.examples.fields import (
+    Field,
+    Kind,
+    ListOf,
+    Struct,
+    Values,
+    leaves_of,
+    needs_inference,
+    with_info,
+)
 from tfrtool.examples.tfds_metadata import (
     FEATURES,
     LABEL_SIGNS,
@@ -25,16 +35,6 @@ from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
 from tfrtool.features.type_choices import sequence_types, with_images, with_types
 from tfrtool.features.type_spelling import parse_types
-from tfrtool.features.types import (
-    Field,
-    Kind,
-    ListOf,
-    Struct,
-    Values,
-    leaves_of,
-    needs_inference,
-    with_info,
-)
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.examples.example import DType
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     MAX_DEPTH,
     Encoding,
     Field,

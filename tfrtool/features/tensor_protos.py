@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrtool.features.types import ITEM_SIZES
+from tfrtool.examples.fields import ITEM_SIZES
 from tfrtool.records.wire import read_spans, read_varint, varint
 from tfrtool.storage.limits import MAX_DIMENSIONS
 

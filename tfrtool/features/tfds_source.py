@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, class_count
 from tfrtool.features.tfds_tree import tfds_stored
-from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, class_count
 
 _INDENT = "    "
 _ENCODINGS = {Encoding.RAW: "BYTES", Encoding.ZLIB: "ZLIB"}

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfrtool.examples.example import DType
-from tfrtool.features.stored_layout import check_tree, is_field_name, stored_leaf
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     MAX_DEPTH,
     Encoding,
     Field,
@@ -21,6 +20,7 @@ from tfrtool.features.types import (
     class_count,
     leaves_of,
 )
+from tfrtool.features.stored_layout import check_tree, is_field_name, stored_leaf
 
 Json = dict[str, Any]
 

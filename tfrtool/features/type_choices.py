@@ -4,11 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfrtool.errors import UsageError, suggestion
-from tfrtool.examples.roles import is_image
-from tfrtool.features.first_examples import CONTEXT, LISTS, FirstExamples
-from tfrtool.features.stored_layout import check_tree, stored_features
-from tfrtool.features.tensor_protos import tensor_sizes
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     ITEM_SIZES,
     Encoding,
     Field,
@@ -20,6 +16,10 @@ from tfrtool.features.types import (
     paths_of,
     with_field_at,
 )
+from tfrtool.examples.roles import is_image
+from tfrtool.features.first_examples import CONTEXT, LISTS, FirstExamples
+from tfrtool.features.stored_layout import check_tree, stored_features
+from tfrtool.features.tensor_protos import tensor_sizes
 from tfrtool.storage.limits import MAX_DIMENSIONS
 
 _KEPT_INFO = ("optional", "empty_is_missing")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from tfrtool.errors import UsageError
-from tfrtool.features.types import Values
+from tfrtool.examples.fields import Values
 
 _EXPECTED = "NAME:TYPE, such as image:raw:uint8[@height,@width,3] or steps/action:float32[7]"
 

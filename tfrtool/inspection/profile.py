@@ -36,7 +36,7 @@ from tfrtool.storage.progress import BYTES, Meter
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes light
-    from tfrtool.features.types import Struct
+    from tfrtool.examples.fields import Struct
     from tfrtool.inspection.inspect_options import ScanOptions
     from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.table.record_table import RowRequest

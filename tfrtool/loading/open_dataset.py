@@ -23,6 +23,7 @@ from tfrtool.errors import (
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.dataset_files import SplitFiles
 from tfrtool.examples.example import DType, Example, Feature, decode_example
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, class_count, field_at
 from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
     HEIGHTS,
@@ -41,7 +42,6 @@ from tfrtool.examples.tfds_metadata import (
     read_written_shards,
 )
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, class_count, field_at
 from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files

@@ -17,10 +17,10 @@ from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import Feature, decode_example, encode_example
+from tfrtool.examples.fields import Struct, Values, with_info
 from tfrtool.features.arrow_tree import TableTree, with_tensors
 from tfrtool.features.conformed_rows import table_rows
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.types import Struct, Values, with_info
 
 EPOCH = dt.datetime(1970, 1, 1, 0, 0, 1, 5)
 HALF = struct.unpack("<f", struct.pack("<f", 0.1))[0]

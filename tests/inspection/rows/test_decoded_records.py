@@ -19,9 +19,9 @@ from tests.examples.strategies import entry, float32, int64, raw_example, string
 from tests.objects_written import CLASSES, Thing, changed, name_classes, object_record
 from tests.photos import image_bytes
 from tests.records.strategies import shard_of
+from tfrtool.examples.fields import Struct, Values
 from tfrtool.examples.objects.record_features import Layout
 from tfrtool.features.tfds_tree import tfds_of_tree
-from tfrtool.features.types import Struct, Values
 from tfrtool.images.masks import mask_png
 
 THINGS: list[Thing] = [(16, 24, 80, 72, 0), (100, 60, 160, 120, 2)]

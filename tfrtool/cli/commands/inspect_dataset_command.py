@@ -107,8 +107,8 @@ def _print_features(
     if label is not None:
         chosen = "--features" if features else "--emit python"
         raise UsageError(f"{chosen} and --label-feature cannot be used together")
+    from tfrtool.examples.fields import tree_lines
     from tfrtool.features.tfds_source import tfds_source
-    from tfrtool.features.types import tree_lines
     from tfrtool.inspection.dataset.feature_tree import read_feature_tree
 
     with Bars() as bars:

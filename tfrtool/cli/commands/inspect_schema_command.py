@@ -128,8 +128,8 @@ def _declared_content(
         raise UsageError("--type can't be used with a stream: shards are read twice")
     if not (is_declared or types or any(map(has_metadata_types, shards[:1]))):
         return None
+    from tfrtool.examples.fields import leaves_of
     from tfrtool.features.tfds_tree import tfds_of_tree, tfds_stored
-    from tfrtool.features.types import leaves_of
     from tfrtool.inspection.rows.batches import all_features
 
     try:

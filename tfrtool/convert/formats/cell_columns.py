@@ -32,10 +32,10 @@ from tfrtool.examples.arrow.value_types import (
     texts_of,
 )
 from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Field, Kind, Struct, Values, with_info
 from tfrtool.features.arrow_tree import check_stored
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import stored_features
-from tfrtool.features.types import Field, Kind, Struct, Values, with_info
 from tfrtool.sources.formats.cell_types import CellTypes
 from tfrtool.storage.remote_path import AnyPath
 

@@ -8,11 +8,11 @@ from tfrtool.errors import human_count, some_of
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.example import DType, PayloadKind, feature_name
+from tfrtool.examples.fields import Kind, leaves_of
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import AS_STORED
 from tfrtool.features.stored_layout import stored_dtype
-from tfrtool.features.types import Kind, leaves_of
 
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|\d[\d.e+-]*""")
 """What differs between notes that say the same of several columns."""

@@ -9,9 +9,9 @@ from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.record_format import Content
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.fields import Field, Kind, Struct, Values
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
-from tfrtool.features.types import Field, Kind, Struct, Values
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.extra_columns import ExtraColumn, ExtraColumns
 from tfrtool.records.partitions import partition_columns

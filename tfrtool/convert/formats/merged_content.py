@@ -17,12 +17,12 @@ from tfrtool.convert.formats.tree_merge import merge_trees
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Columns, DecodedColumns
 from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Field, Kind, Struct, Values, leaves_of, with_info
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import LABEL_SIGNS, labels_file
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
-from tfrtool.features.types import Field, Kind, Struct, Values, leaves_of, with_info
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.records.tally import Tally
 from tfrtool.storage.remote_path import AnyPath

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfrtool.examples.example import DType
+from tfrtool.examples.fields import MAX_DEPTH, Field, Kind, ListOf, Struct, Values, join
 from tfrtool.features.arrow_tree import list_key
-from tfrtool.features.types import MAX_DEPTH, Field, Kind, ListOf, Struct, Values, join
 from tfrtool.sources.formats.cell_types import NULL_IN_LIST, CellTypes, is_object
 
 _SOME = "only some objects of a list have the key {!r}"

@@ -29,6 +29,7 @@ from tfrtool.examples.arrow.columns import (
 )
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.examples.fields import Struct
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.arrow_tree import IMAGE_PATH, TableTree, is_image
 from tfrtool.features.conformed_rows import TableFold, table_rows
@@ -43,7 +44,6 @@ from tfrtool.features.outputs import (
 )
 from tfrtool.features.outputs import hugging_face_features as tree_features
 from tfrtool.features.ranking_columns import nested_columns_of
-from tfrtool.features.types import Struct
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,

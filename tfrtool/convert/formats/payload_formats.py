@@ -20,6 +20,7 @@ from tfrtool.examples.arrow.columns import Column, DecodedColumns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.fields import Struct
 from tfrtool.examples.objects.record_features import TFDS_OBJECTS
 from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
@@ -33,7 +34,6 @@ from tfrtool.features.conformed_rows import table_rows
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.schema_files import SchemaFields, described_by_tfds
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
-from tfrtool.features.types import Struct
 from tfrtool.inspection.rows.batches import decode_records, in_batches
 from tfrtool.records.compression import (
     Compression,

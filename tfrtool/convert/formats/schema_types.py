@@ -9,9 +9,9 @@ from tfrtool.errors import SchemaError, UsageError
 from tfrtool.examples.arrow.columns import Columns, Form, check_shape
 from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type
 from tfrtool.examples.example import DType, feature_key
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import stored_dtype
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.remote_path import AnyPath

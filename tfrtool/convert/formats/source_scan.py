@@ -10,11 +10,11 @@ from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Format, Scan, naming_file
 from tfrtool.engines.pool import map_shards
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.fields import has_logical_types
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.sound_fields import sound_types, with_rates
 from tfrtool.features.sources import read_declared_features
-from tfrtool.features.types import has_logical_types
 from tfrtool.inspection.rows.batches import all_features
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.records.stream import total_bytes

@@ -8,11 +8,11 @@ from tfrtool.convert.formats.column_merge import cast_error, merge_dtypes, type_
 from tfrtool.convert.formats.record_format import Format, Scan
 from tfrtool.errors import SchemaError, SourceError, UsageError
 from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, field_at, join
 from tfrtool.features.arrow_tree import check_stored, list_key, with_tensors
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
-from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, field_at, join
 
 
 class _Seen(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfrtool.errors import SchemaError, enumeration, human_count
 from tfrtool.examples.dataset_files import find_files
+from tfrtool.examples.fields import Struct, tree_json
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.features.sources import (
@@ -16,7 +17,6 @@ from tfrtool.features.sources import (
     read_declared_features,
     tree_of_columns,
 )
-from tfrtool.features.types import Struct, tree_json
 from tfrtool.inspection.inspect_options import ScanOptions
 from tfrtool.inspection.rows.batches import fold_columns, with_inferred
 from tfrtool.inspection.rows.ranking_shards import ranking_columns

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.examples.example import DType, Example, Feature
+from tfrtool.examples.fields import Kind, ListOf, Struct, Values, field_at, leaves_of, only_fields
 from tfrtool.examples.sound import rate_feature, rate_of, wav_of
 from tfrtool.features.record_arrays import FeatureArrays
-from tfrtool.features.types import Kind, ListOf, Struct, Values, field_at, leaves_of, only_fields
 from tfrtool.images.pixels import PNG_CHANNELS, png_of
 from tfrtool.inspection.pictures.array_images import is_array_image
 

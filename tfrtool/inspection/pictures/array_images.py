@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tfrtool.errors import TfrtoolError, UsageError
+from tfrtool.examples.fields import Encoding, Kind, ListOf, Struct, Values, field_at, only_fields
 from tfrtool.features.record_arrays import FeatureArrays
 from tfrtool.features.sources import declared_features
-from tfrtool.features.types import Encoding, Kind, ListOf, Struct, Values, field_at, only_fields
 from tfrtool.images.pixels import Picture, draw_array
 from tfrtool.storage.remote_path import AnyPath
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
-from tfrtool.features.types import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
+from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.images.pixels import Picture, decode_picture, draw_pixels
 
 _NO_STEP = Picture(problem="no such step")

@@ -29,7 +29,7 @@ from tfrtool.records.framing import Fault
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:
-    from tfrtool.features.types import Struct
+    from tfrtool.examples.fields import Struct
     from tfrtool.inspection.pictures.array_images import ArrayImages
 
 _NUMBER_IMAGES = ("image", "image_raw", "img", "pixels", "image/pixels", "image/data", "x")

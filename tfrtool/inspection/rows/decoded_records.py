@@ -253,9 +253,9 @@ def _features_decoder(
 
     If these don't describe all features, the others are arrays of one dimension.
     """
+    from tfrtool.examples.fields import Kind, Struct, leaves_of
     from tfrtool.features.record_arrays import FeatureArrays
     from tfrtool.features.sources import declared_features
-    from tfrtool.features.types import Kind, Struct, leaves_of
 
     declared = declared_features(shards, types)
     if declared.is_sequence and types:

@@ -14,10 +14,10 @@ from typing import Any
 from tfrtool.errors import SchemaError, UsageError, os_errors_as, printable
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, is_utf8
+from tfrtool.examples.fields import Struct
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.schema_fold import DISTINCT_VALUES, FeatureStatistics
 from tfrtool.features.tfx_schema import TFX_TYPES, tfx_details, tree_of_tfx
-from tfrtool.features.types import Struct
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded
 

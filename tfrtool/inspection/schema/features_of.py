@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import DatasetError, SchemaError, UsageError
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, tree_lines
 from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.sources import tree_of_columns, with_class_names
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
-from tfrtool.features.types import Field, Kind, ListOf, Struct, Values, tree_lines
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.json_files import read_json, reading_metadata

@@ -24,7 +24,7 @@ from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:
-    from tfrtool.features.types import Struct
+    from tfrtool.examples.fields import Struct
 
 _FAULTS_KEPT = 10
 """Faults that are listed of a shard; all are counted."""

@@ -7,9 +7,9 @@ from typing import Any
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Struct
 from tfrtool.examples.roles import LabelNames
 from tfrtool.features.type_spelling import parse_types
-from tfrtool.features.types import Struct
 from tfrtool.inspection.inspect_options import StatsOptions
 from tfrtool.inspection.profile import ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.schema.shard_schema import ShardLoss, no_examples, shard_loss

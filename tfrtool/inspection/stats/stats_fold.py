@@ -16,10 +16,10 @@ from tfrtool.examples.arrow.columns import Column, Columns, Form
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.content import describe_bytes, png_form
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name
+from tfrtool.examples.fields import Encoding, Kind, Struct, leaves_of
 from tfrtool.examples.schema_fold import MAX_NAMES
 from tfrtool.examples.tfds_features import LABEL_WORDS
 from tfrtool.features.stored_layout import stored_leaf
-from tfrtool.features.types import Encoding, Kind, Struct, leaves_of
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
 from tfrtool.inspection.rows.batches import Batch, decode_records
 from tfrtool.inspection.stats.distance import jensen_shannon, l_infinity

@@ -14,8 +14,8 @@ import pyarrow as pa
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import innermost_type
+from tfrtool.examples.fields import Struct, only_fields
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.types import Struct, only_fields
 from tfrtool.inspection.pictures.cameras import StepCameras
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.database import connect, literal, quoted, unique_names

@@ -19,9 +19,9 @@ from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.value_types import map_values, texts_of
 from tfrtool.examples.example import PayloadKind, Value, classify_payload, decode_example
+from tfrtool.examples.fields import Encoding, Field, ListOf, Struct
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_lists import ends_of, list_of
-from tfrtool.features.types import Encoding, Field, ListOf, Struct
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, joined_bytes, pictures_in
 from tfrtool.inspection.rows.batches import decode_records

@@ -13,13 +13,13 @@ from tfrtool.examples.example import (
     holds_features,
     parse_message,
 )
+from tfrtool.examples.fields import Struct, leaves_of
 from tfrtool.examples.schema_fold import MAX_NAME_BYTES, MAX_NAMES
 from tfrtool.examples.short_payloads import LONG, empty_strings
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.leaf_build import STRINGS
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.stored_layout import stored_features, stored_leaf
-from tfrtool.features.types import Struct, leaves_of
 from tfrtool.inspection.verify.feature_faults import Mismatches
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Record

@@ -19,7 +19,7 @@ from tfrtool.records.stream import Stream
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:  # numpy and Arrow are loaded where there is a features.json
-    from tfrtool.features.types import Struct
+    from tfrtool.examples.fields import Struct
 
 _NAMES_SHOWN = 5
 
@@ -71,7 +71,7 @@ class DeclaredFolders:
         root = self.roots.get(folder)
         if root is None or name is None:
             return False
-        from tfrtool.features.types import ListOf, field_at
+        from tfrtool.examples.fields import ListOf, field_at
 
         return isinstance(field_at(root, name), ListOf)
 

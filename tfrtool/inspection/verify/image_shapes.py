@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from tfrtool.examples.fields import Struct, image_sizes, leaves_of
 from tfrtool.features.stored_layout import stored_leaf
-from tfrtool.features.types import Struct, image_sizes, leaves_of
 from tfrtool.images.audit import ImageVerdict
 from tfrtool.inspection.verify.feature_faults import Mismatches
 from tfrtool.records.framing import Record

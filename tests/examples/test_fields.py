@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import UsageError
-from tfrtool.features.stored_layout import check_tree
-from tfrtool.features.types import (
+from tfrtool.examples.fields import (
     Encoding,
     Field,
     Kind,
@@ -21,6 +20,7 @@ from tfrtool.features.types import (
     tree_json,
     tree_lines,
 )
+from tfrtool.features.stored_layout import check_tree
 
 SPELLINGS = (
     *("int64", "float32[7]", "zlib:uint8[*,3]", "raw:bool[2,*,*]", "zlib:float32[*,*]", "bool"),
