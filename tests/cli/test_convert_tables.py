@@ -16,6 +16,7 @@ import pytest
 
 import tfrtool
 from tests.convert.formats.test_conversion import payloads_in
+from tests.more import thinned
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.example import DType, Feature, decode_example
@@ -211,7 +212,7 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("form", WIDE)
+@pytest.mark.parametrize("form", thinned(WIDE, every=2))
 def test_tables_with_too_many_columns(tmp_path: Path, capsys: Capture, form: str) -> None:
     """They are refused with the limit before any column is looked at."""
     (tmp_path / f"a.{form}").write_text(WIDE[form])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
+from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageError
@@ -334,7 +335,7 @@ def _prepare(tfds: Any, name: str, data_dir: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "classes", "size"),
     [
-        ("like_horses_or_humans", ("horses", "humans"), ()),
+        more("like_horses_or_humans", ("horses", "humans"), ()),
         ("like_mnist", tuple("0123456789"), ()),
         ("like_pixels", ("0", "1"), (9, 9)),
     ],

@@ -216,6 +216,7 @@ def test_replicas_have_the_parts_of_one_batch(numbered: Dataset, tf: Any) -> Non
         assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.more
 def test_workers_have_as_many_steps(numbered: Dataset, tf: Any) -> None:
     """The last batch of 199 images leaves nothing for two of three workers; they step, too."""
     shares = [

@@ -223,7 +223,7 @@ def test_killed_before_any_effect(sources: Path, tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", [more("reshard"), "reshard over the same names"])
-@pytest.mark.parametrize("what", ["error", "SIGINT"])
+@pytest.mark.parametrize("what", [more("error"), "SIGINT"])
 def test_failed_before_any_effect(sources: Path, tmp_path: Path, name: str, what: str) -> None:
     """An error, or Ctrl-C, leaves the old dataset or the new one, and nothing else."""
     job, met = JOBS[name], {"old": 0, "new": 0}

@@ -62,6 +62,7 @@ def change(path: Path, edit: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(data))
 
 
+@pytest.mark.more
 def test_millions_of_shard_lengths(dataset: Path) -> None:
     """Three million lengths in dataset_info.json are a fault of it, found at once."""
     change(

@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import MakeShard
 from tests.datasets import image_payload
+from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.cli.app import run
 from tfrtool.cli.bars import Bars
@@ -87,7 +88,7 @@ def wait_for_children(parent: int, count: int) -> None:
                 found += process.read_text().rpartition(")")[2].split()[1] == str(parent)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, more(signal.SIGHUP)])
 def test_workers_end_with_the_command(
     verifying: subprocess.Popen[str], number: signal.Signals, images: Path
 ) -> None:

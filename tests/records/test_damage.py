@@ -321,7 +321,7 @@ def test_next_header_across_the_edge_of_a_block(edge: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [BLOCK_SIZE - 40, more(BLOCK_SIZE), 2 * BLOCK_SIZE - 12, more(700_000)]
+    "size", [BLOCK_SIZE - 40, more(BLOCK_SIZE), more(2 * BLOCK_SIZE - 12), more(700_000)]
 )
 @pytest.mark.parametrize("fill", [b"\0", b"\x01\0\0\0\0\0\0\0", more(b"x")])
 def test_damaged_record_longer_than_a_block(size: int, fill: bytes) -> None:

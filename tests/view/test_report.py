@@ -19,6 +19,7 @@ import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import float32, int64, string
+from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
@@ -327,7 +328,7 @@ def test_a_report_of_much_is_at_most_as_large_as_it_says(tmp_path: Path) -> None
     assert len(Page(tmp_path / "a.html").text) < 1_500_000
 
 
-@pytest.mark.parametrize("named", ["d", "./d/", "d/*.tf*", "linked"])
+@pytest.mark.parametrize("named", ["d", more("./d/"), more("d/*.tf*"), "linked"])
 def test_files_that_are_not_in_the_metadata(
     named: str, make_shard: MakeShard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_write_refuses_them_too(
     assert "to more than 1,000,000 bytes" in _error(capsys, *words)
 
 
+@pytest.mark.more
 def test_memory_is_limited(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
