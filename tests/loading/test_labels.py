@@ -280,3 +280,45 @@ def test_a_split_without_labels_is_left_aside(tmp_path: Path) -> None:
     one_missing = write_splits(tmp_path / "e", train=[(2,), None], validation=[(7,)])
     with pytest.raises(DatasetError, match=r"record 1, .*invalid label in feature 'label'"):
         open_dataset(one_missing)
+
+
+def _flagged(directory: Path, rows: Sequence[dict[str, Value]], split: str = "train") -> Path:
+    """Write records with a feature for each class."""
+    directory.mkdir(exist_ok=True)
+    image = feature(image_bytes("PNG"))
+    payloads = [
+        encode_example({"image": image, **{name: feature(value) for name, value in row.items()}})
+        for row in rows
+    ]
+    shard = directory / f"{split}-00000-of-00001.tfrecord"
+    shard.write_bytes(b"".join(map(frame, payloads)))
+    return directory
+
+
+def test_a_feature_for_each_class(tmp_path: Path) -> None:
+    """Features of 0 and 1 that are named together are several labels, in their order."""
+    rows: list[dict[str, Value]] = [
+        {"tube - bad": 0, "tube": 1},
+        {"tube - bad": 1, "tube": 1},
+        {"tube - bad": 0, "tube": 0},
+    ]
+    folder = _flagged(tmp_path / "d", rows)
+    _flagged(folder, [{}, {}], "test")
+    dataset = open_dataset(folder, label_feature="tube,tube - bad")
+    assert (dataset.task, dataset.class_names) == (Task.MULTI, ("tube", "tube - bad"))
+    assert dataset.unlabeled_splits == ("test",)
+    assert loaded_labels(dataset).tolist() == [[1, 0], [1, 1], [0, 0]]
+    assert loaded_labels(dataset, batched_parse=4).tolist() == [[1, 0], [1, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("wrong", [{"a": 2, "b": 1}, {"a": 1}, {"a": 1.0, "b": 0}])
+def test_a_class_that_is_neither_0_nor_1(wrong: dict[str, Value], tmp_path: Path) -> None:
+    """Such a record is an error with its place, or is left out."""
+    good: dict[str, Value] = {"a": 1, "b": 0}
+    folder = _flagged(tmp_path / "d", [good, good, wrong, good])
+    with pytest.raises(DatasetError, match=r"invalid label in feature '[ab]': expected 0 or 1"):
+        open_dataset(folder, label_feature="a,b")
+    found = open_dataset(folder, label_feature="a,b", on_error="skip")
+    dataset, report = found.drop_corrupt(tmp_path / "scratch")
+    assert [one.fault.record for one in report.skipped] == [2]
+    assert loaded_labels(dataset).tolist() == [[1, 0]] * 3

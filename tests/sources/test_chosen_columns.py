@@ -15,7 +15,9 @@ import pytest
 import tfrtool
 from tests.sources.reading_tables import found, make_images, read, reasons
 from tfrtool.errors import SourceError, UsageError
+from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
+from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.tables import read_table
 
@@ -190,3 +192,35 @@ def test_other_numbers_are_no_labels(folder: Path) -> None:
             SourceOptions(label_columns=("cat",), **other)
     with pytest.raises(SourceError, match="duplicate column 'dog'"):
         _read(folder, "id,cat,dog,DOG\na,0,1,1\n")
+
+
+def test_a_folder_with_classes_csv_in_each_split(tmp_path: Path) -> None:
+    """Roboflow's tables are read from the folder; images that no row names are listed."""
+    header = "filename, cat, dog\n"
+    for split, rows in (("train", "a.jpg, 1, 0\nb.jpg, 1, 1\n"), ("valid", "c.jpg, 0, 1\n")):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "_classes.csv").write_text(header + rows)
+        for line in rows.splitlines():
+            (tmp_path / split / line.partition(",")[0]).write_bytes(b"x")
+    (tmp_path / "train" / "extra.jpg").write_bytes(b"x")
+    (tmp_path / "train" / "phone.heic").write_bytes(b"x")
+    source = open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)
+    assert [(item.key, item.label.split("\x1f"), item.split) for item in source.items] == [
+        ("train/a.jpg", ["cat"], "train"),
+        ("train/b.jpg", ["cat", "dog"], "train"),
+        ("valid/c.jpg", ["dog"], "validation"),
+    ]
+    assert (source.labels, source.splits) == (("cat", "dog"), ("train", "validation"))
+    assert [entry.key for entry in source.rejected] == ["train/extra.jpg", "train/phone.heic"]
+    assert reasons(source)[0] == "no row of _classes.csv names it"
+    assert "HEIC" in reasons(source)[1]
+    assert len(open_source(str(tmp_path / "valid"), LabelFrom.FOLDER, tmp_path).items) == 1
+
+
+def test_values_of_masks_are_no_table_of_images(tmp_path: Path) -> None:
+    """Roboflow's other _classes.csv, which names the values of masks, is not read as labels."""
+    (tmp_path / "_classes.csv").write_text("Pixel Value, Class\n0, background\n1, sky\n")
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    (tmp_path / "a_mask.png").write_bytes(b"x")
+    with pytest.raises(SourceError, match="no images in class folders"):
+        open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)

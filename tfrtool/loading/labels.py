@@ -38,6 +38,7 @@ class LabelEncoding(enum.Enum):
     CLASS = "class"  # one number, or one name
     ONE_HOT = "one-hot"  # a value for each class, one of them 1 and all others 0
     MULTI_HOT = "multi-hot"  # the same, any of them 1
+    FLAG = "flag"  # 0 or 1, for one class of several that have a feature each
     LIST = "list"  # the numbers or the names of the classes, as many as there are
     VALUE = "value"  # numbers to predict
 
@@ -72,6 +73,8 @@ class LabelForm:
         if self.encoding is LabelEncoding.VALUE:
             count = self.width or "one"
             return f"{count} finite {self.dtype.value}{'' if self.width is None else ' values'}"
+        if self.encoding is LabelEncoding.FLAG:
+            return "0 or 1"
         if self.is_vector:
             return f"a {self.encoding.value} vector of {len(self.names)} values"
         values = some_of([*map(str, self.numbers or self.names)], 6)
@@ -84,6 +87,7 @@ class LabelForm:
         kind = "names" if self.dtype is DType.STRING else "numbers"
         form = f"lists of class {kind}" if self.encoding is LabelEncoding.LIST else ""
         form = f"{self.encoding.value} vectors" if self.is_vector else form
+        form = f"{len(self.parts)} features of 0 and 1" if self.parts else form
         shown = some_of([*map(str, self.numbers)], 6)
         classes = f"classes 0 to {len(self.numbers) - 1}" if len(self.numbers) > 1 else "class 0"
         return tuple(filter(None, (form, shown and f"labels {shown} are {classes}")))
@@ -112,13 +116,13 @@ def label_tensor(form: LabelForm, values: Tensor) -> Tensor:
         value = tf.cast(values, tf.float32)
         finite = tf.reduce_all(tf.math.is_finite(value))
         return tf.gather(value[None], tf.where(finite, 0, -1))
-    if form.is_vector:
+    if form.is_vector or form.encoding is LabelEncoding.FLAG:
         vector = tf.cast(values, tf.float32)
         valid = tf.reduce_all(tf.equal(values, 0) | tf.equal(values, 1))
         if form.encoding is LabelEncoding.ONE_HOT:
             valid &= tf.equal(tf.math.count_nonzero(vector), 1)
         vector = tf.gather(vector[None], tf.where(valid, 0, -1))
-        return vector if form.encoding is LabelEncoding.MULTI_HOT else tf.argmax(vector)
+        return tf.argmax(vector) if form.encoding is LabelEncoding.ONE_HOT else vector
     if form.dtype is DType.STRING or form.numbers:
         known = tf.constant(form.names if form.dtype is DType.STRING else form.numbers)
         matches = tf.equal(tf.cast(known, values.dtype), values[..., None])
@@ -298,6 +302,68 @@ def find_label_form(
         raise DatasetError(what, expected=len(names), found=len(form.names))
     form = replace(form, names=tuple(names), numbers=()) if names else form
     return form, tuple(unlabeled)
+
+
+def find_flag_form(
+    example: Mapping[str, Feature],
+    *,
+    splits: Mapping[str, Callable[[], Iterable[AnyPath]]],
+    skip: bool,
+) -> tuple[LabelForm, tuple[str, ...]]:
+    """Return the form of labels that have a feature of 0 or 1 each, and the splits without any.
+
+    Args:
+        example: the features in one record, by their names, which are those of the classes.
+        splits: functions that return the local shards of each split.
+        skip: whether to ignore damage and records whose labels have another form.
+    """
+    parts = {
+        name: LabelForm(dtype=feature.dtype or DType.INT64, encoding=LabelEncoding.FLAG)
+        for name, feature in example.items()
+    }
+    unlabeled = [
+        name
+        for name, find_shards in splits.items()
+        if not _has_flags(parts, find_shards(), skip=skip)
+    ]
+    names, pairs = tuple(parts), tuple(parts.items())
+    return LabelForm(encoding=LabelEncoding.MULTI_HOT, names=names, parts=pairs), (
+        () if len(unlabeled) == len(splits) else tuple(unlabeled)
+    )
+
+
+def _has_flags(parts: Mapping[str, LabelForm], shards: Iterable[AnyPath], *, skip: bool) -> bool:
+    """Return whether any record has such labels; others are an error, unless all lack them."""
+    flawed: tuple[str, tuple[AnyPath, Record]] | None = None
+    has_any = False
+    for path in shards:
+        for item in read_shard(path):
+            if isinstance(item, Fault):
+                if not skip and item.kind is not FaultKind.EMPTY:
+                    raise as_error(path, item, in_dataset=True)
+                continue
+            try:
+                features = decode_example(item.payload).features
+            except ValueError as error:
+                if not skip:
+                    raise _error(str(error), (path, item)) from error
+                continue
+            has_any |= any(name in features for name in parts)
+            bad = flawed is None and next(
+                (name for name, form in parts.items() if not _is_flag(features.get(name), form)), ""
+            )
+            if bad:
+                what = f"invalid label in feature {bad!r}: expected {parts[bad].expected}"
+                flawed = what, (path, item)
+            if flawed and has_any and not skip:
+                raise _error(*flawed)
+    return has_any
+
+
+def _is_flag(feature: Feature | None, form: LabelForm) -> bool:
+    if feature is None or feature.dtype is not form.dtype or feature.dtype is DType.STRING:
+        return False
+    return len(feature.values) == 1 and feature.values[0] in _BITS
 
 
 def _error(message: str, place: tuple[AnyPath, Record]) -> DatasetError:

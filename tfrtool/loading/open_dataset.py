@@ -45,7 +45,7 @@ from tfrtool.features.tfds_tree import tree_of_tfds
 from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
-from tfrtool.loading.labels import LabelEncoding, LabelForm, find_label_form
+from tfrtool.loading.labels import LabelEncoding, LabelForm, find_flag_form, find_label_form
 from tfrtool.loading.options import FeatureOptions, LoadOptions, OpenOptions
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
@@ -228,7 +228,7 @@ def _with_features(
     first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
     for number, example in enumerate(_first_examples(dataset, skip)):
         features = first.add(example, info)
-        named = _label_names(wanted_label, features, regression=regression)
+        named = _label_names(wanted_label, features)
         absent = [name for name in (wanted_image, *named) if name not in (None, *features)]
         if absent:  # perhaps only in the split of this record
             hint = suggestion(str(absent[0]), features, "features")
@@ -259,33 +259,44 @@ def _with_features(
     )
     if regression:
         return replace(dataset, label_form=_value_form({name: features[name] for name in labels}))
+    label_form, unlabeled = _class_form(dataset, described, labels, features, skip)
+    return replace(dataset, label_form=label_form, unlabeled_splits=unlabeled)
+
+
+def _class_form(
+    dataset: Dataset,
+    described: Struct,
+    labels: Sequence[str],
+    features: Mapping[str, Feature],
+    skip: bool,
+) -> tuple[LabelForm, tuple[str, ...]]:
+    """Return the form of labels that are classes, and the splits without any."""
+    splits = {name: partial(_local_shards, dataset, name) for name in dataset.splits}
+    if len(labels) > 1:
+        flags = {name: features[name] for name in labels}
+        return find_flag_form(flags, splits=splits, skip=skip)
+    label = labels[0]
     about = field_at(described, label)
     listed = isinstance(about, ListOf)
     values = about.item if isinstance(about, ListOf) else about
-    names = _class_names(root, label, values, features[label])
-    label_form, unlabeled = find_label_form(
+    return find_label_form(
         label,
         features[label],
-        names=names,
+        names=_class_names(dataset.directory, label, values, features[label]),
         listed=listed,
-        splits={name: partial(_local_shards, dataset, name) for name in dataset.splits},
+        splits=splits,
         skip=skip,
     )
-    return replace(dataset, label_form=label_form, unlabeled_splits=unlabeled)
 
 
 def _local_shards(dataset: Dataset, split: str) -> Sequence[AnyPath]:
     return dataset.local_split(split).shards
 
 
-def _label_names(
-    wanted: str | None, features: Mapping[str, Feature], *, regression: bool
-) -> list[str]:
-    """Return the requested label features: one, or several separated by commas for regression."""
+def _label_names(wanted: str | None, features: Mapping[str, Feature]) -> list[str]:
+    """Return the requested label features: one, or several separated by commas."""
     if wanted is None or wanted in features or "," not in wanted:
         return [] if wanted is None else [wanted]
-    if not regression:
-        raise UsageError("several label features require --task regression")
     names = [name.strip() for name in wanted.split(",")]
     if not all(names):
         raise UsageError(f"--label-feature {wanted} has an empty name")

@@ -88,8 +88,8 @@ class FeatureOptions(Options):
     )
     label_feature: str | None = _dataset(
         None,
-        "Feature with the labels: class numbers, class names, or vectors of 0 and 1.  [default: "
-        "detected]",
+        "Feature with the labels: class numbers, class names, or vectors of 0 and 1; or features "
+        "A,B of 0 and 1, one per label.  [default: detected]",
         metavar="NAME",
     )
     decode_function: str | Callable[[Any], Any] | None = _dataset(

@@ -36,7 +36,8 @@ _COLUMNAR = (b"PAR1", *MAGICS)
 TABLE_NAMES = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Names of tables, in lower case; other texts are looked at as tables too."""
 
-_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+_ROBOFLOW = "_classes.csv"
+_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet", _ROBOFLOW)
 
 _EXPECTED = (
     "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON, Parquet or Arrow), an .npz "
@@ -104,7 +105,7 @@ def _open(
 
         return read_table(as_path(argument), root, scratch, options)
     if tables and label_from is LabelFrom.FOLDER and listing is not None and depth is None:
-        return _read_with_tables(listing, tables, argument, scratch, options)
+        return _read_with_tables(listing, tables, argument, scratch, root, options)
     if options.columns:
         raise UsageError("--column requires a table", path=argument)
     for name in ("path_column", "label_column", "label_columns"):
@@ -120,20 +121,30 @@ def _open(
 
 
 def metadata_tables(folder: Path) -> dict[str, Path]:
-    """Return the metadata tables of a folder of images for Hugging Face's datasets.
+    """Return the tables of a folder of images for Hugging Face's datasets, or of Roboflow.
 
     It is one, by the name "", or one in each folder of a split, by its name.
     """
-    for name in _METADATA:
-        if (folder / name).is_file():
-            return {"": folder / name}
+    if (table := _metadata_table(folder)) is not None:
+        return {"": table}
     found: dict[str, Path] = {}
     for split in SPLIT_NAMES:  # a folder may have a million entries, which are not asked for
         for spelled in (split, split.capitalize()):
-            paths = [path for name in _METADATA if (path := folder / spelled / name).is_file()]
-            if paths and split not in map(str.lower, found):
-                found[spelled] = paths[0]
+            table = _metadata_table(folder / spelled)
+            if table is not None and split not in map(str.lower, found):
+                found[spelled] = table
     return found
+
+
+def _metadata_table(folder: Path) -> Path | None:
+    """Return the table in a folder; None for none, or for Roboflow's values of masks."""
+    for table in (folder / name for name in _METADATA):
+        if table.name != _ROBOFLOW and table.is_file():
+            return table
+        if table.name == _ROBOFLOW:
+            with suppress(OSError, ValueError), open_regular(table) as file:
+                return None if b"pixel value" in file.read(_HEAD).lower() else table
+    return None
 
 
 def _read_with_tables(
@@ -141,6 +152,7 @@ def _read_with_tables(
     tables: Mapping[str, Path],
     argument: str,
     scratch: Path,
+    root: AnyPath | None,
     options: SourceOptions,
 ) -> Source:
     """Read a folder through the tables in it, unless its class folders say what images are."""
@@ -154,7 +166,8 @@ def _read_with_tables(
     if classes is not None and len(classes.labels) > 1:
         return classes
     first = next(iter(tables.values())).name
-    source = read_table(Path(argument) / first, None, scratch, options, tables)
+    listed = list_directory(os.path.abspath(argument))  # noqa: PTH100 - links stay
+    source = read_table(Path(argument) / first, root, scratch, options, tables, listed)
     notice = f"paths and labels of images are read from {first}"
     return replace(source, notices=(notice, *source.notices))
 

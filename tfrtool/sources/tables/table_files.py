@@ -90,6 +90,16 @@ class TableFiles:
                         return key, size, number + dropped * len(self._folders)
         raise UnfitError(problem)
 
+    def below_folder(self, key: str, locator: int) -> str:
+        """Return the path below the table's folder of a file that was found; "" if it isn't."""
+        dropped, number = divmod(locator, len(self._folders))
+        if number:
+            return ""
+        rest = key.split("/", dropped)[-1]
+        if posixpath.isabs(rest):  # through a link to the folder
+            rest = os.path.realpath(rest).removeprefix(self._bounds[0])
+        return rest
+
     def tried(self, name: str) -> list[str]:
         """Return paths that `find` looks for, the most telling ones first."""
         *_, slashed = spellings(name, suffixes=False)

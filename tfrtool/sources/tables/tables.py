@@ -3,22 +3,27 @@
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from tfrtool.errors import UsageError, printable
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.folders.listing import SPLIT_NAMES
+from tfrtool.sources.folders.listing import SPLIT_NAMES, Listing, is_image_name
 from tfrtool.sources.folders.store_listing import StoreFiles
+from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.item_rows import FoundItem, ItemRows
-from tfrtool.sources.items import Source, UnfitError
+from tfrtool.sources.items import LeftOut, Source, UnfitError
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.chosen_columns import choose_columns, no_file
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.sources.tables.table_files import TableFiles, plain_path
 from tfrtool.sources.tables.table_rows import read_rows
 from tfrtool.sources.tables.table_values import ValueColumns
-from tfrtool.storage.limits import MAX_PATH_LENGTH
+from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.limits import MAX_LISTED, MAX_PATH_LENGTH
 from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.sorted_rows import SortedRows
 
 _MOST_COLUMNS = 1000
 _LOOKED_FOR = 20
@@ -34,6 +39,7 @@ def read_table(
     scratch: Path | None = None,
     options: SourceOptions = _USUAL,
     tables: Mapping[str, AnyPath] = _ALONE,
+    listed: Listing | None = None,
 ) -> Source:
     """List the images of a table in CSV, JSON Lines or Parquet; SourceError if none can be used.
 
@@ -45,7 +51,8 @@ def read_table(
     below ``root``, wherever links lead.
 
     Where a table's folder has further folders with ``tables`` of their own, these are read instead,
-    given by the folders' names, which are those of splits.
+    given by the folders' names, which are those of splits. Images that are ``listed`` in the
+    folder and not named by any row are left out, and listed as that.
     """
     if isinstance(table, RemotePath) and root is not None:
         what = "--root cannot be used with a table in an object store"
@@ -56,7 +63,7 @@ def read_table(
     rows, files = ItemRows(table, options, scratch, tabular=True), _files_of(table, root)
     others: dict[str, None] = {}
     last: Sequence[str] | None = None
-    missing, has_found = list[tuple[str, str]](), False
+    search = _FileSearch(files, scratch)
     for row in _read(tables, options, rows.columns):
         if row.others is not last and len(others) < _MOST_COLUMNS:
             others.update(dict.fromkeys(last := row.others))
@@ -65,35 +72,74 @@ def read_table(
             if row.problem is not None:
                 raise UnfitError(row.problem)
             name = plain_path(row.key)
-            key, size, locator = _find(files, name, row.row)
-            has_found = True
+            key, size, locator = search.find(name, row.row, is_noted=listed is not None)
             split = _split_name(row.split)
         except UnfitError as error:
             rows.refuse(name, str(error), row.row)
-            if isinstance(error, _MissingError) and len(missing) < _LOOKED_FOR:
-                missing.append((name, f"{printable(name)}: row {row.row}: {error}"))
         else:
             rows.add(row._replace(key=key, bytes=size, locator=locator, split=split))
-    if missing and not has_found:
-        names = [name for name, _ in missing]
-        raise no_file(table, names, missing[0][1], options, files)
+    if search.missing and not search.has_found:
+        raise no_file(table, [*search.missing], search.reason, options, files)
     source = rows.source(files.reader, options.label_columns or None, others)
+    if listed is not None:
+        source = _with_unnamed(source, listed, search.named, first.name)
     return replace(source, notices=(*notices, *source.notices))
 
 
-class _MissingError(UnfitError):
-    """No file has the name that a row gives."""
+def _with_unnamed(
+    source: Source, listed: Listing, named: SortedRows[tuple[str, int]], table: str
+) -> Source:
+    """Return a source that lists the images of its folder that no row names."""
+    reasons = dict[str, str]()
+    for entry in listed.entries:
+        if is_image_name(entry.key):
+            named.add((entry.key, 1))
+        elif unread := why_unread(entry.key, listed.reader):
+            reasons[entry.key] = unread
+            named.add((entry.key, 1))
+    rejected = CappedList[LeftOut](MAX_LISTED)
+    for known in source.rejected:
+        rejected.add(known)
+    for key, rows in groupby(named, key=itemgetter(0)):
+        if all(is_listed for _, is_listed in rows):
+            reason = reasons.get(key, f"no row of {table} names it")
+            rejected.add(LeftOut(key=key, reason=reason))
+    more = rejected.more + source.more_rejected
+    return replace(source, rejected=tuple(rejected.entries), more_rejected=more)
+
+
+class _FileSearch:
+    """Looks for the files of rows, and notes what it found and what it didn't.
+
+    Attributes:
+        has_found: whether any row names a file.
+        missing: the first names that no file has.
+        reason: why the first of these can't be used.
+        named: paths of files below the table's folder, each with 0.
+    """
+
+    def __init__(self, files: TableFiles | StoreFiles, scratch: Path | None) -> None:
+        self._files, self.has_found = files, False
+        self.missing, self.reason = dict[str, None](), ""
+        self.named = SortedRows[tuple[str, int]](scratch)
+
+    def find(self, name: str, row: int, *, is_noted: bool) -> tuple[str, int, int]:
+        """Return the key of the file that a row names, its size, and its place."""
+        try:
+            key, size, locator = self._files.find(name, row)
+        except UnfitError as error:
+            self.reason = self.reason or f"{printable(name)}: row {row}: {error}"
+            if len(self.missing) < _LOOKED_FOR:
+                self.missing[name] = None
+            raise
+        self.has_found = True
+        if is_noted and isinstance(self._files, TableFiles):
+            self.named.add((posixpath.normpath(self._files.below_folder(key, locator)), 0))
+        return key, size, locator
 
 
 def _files_of(table: AnyPath, root: AnyPath | None) -> TableFiles | StoreFiles:
     return StoreFiles(table) if isinstance(table, RemotePath) else TableFiles(table, root)
-
-
-def _find(files: TableFiles | StoreFiles, name: str, row: int) -> tuple[str, int, int]:
-    try:
-        return files.find(name, row)
-    except UnfitError as error:
-        raise _MissingError(str(error)) from None
 
 
 def _read(
