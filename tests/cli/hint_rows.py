@@ -448,6 +448,7 @@ ELSEWHERE = {
     "the checkpoint of epoch": "no advice, but what is left: tests/training/test_resume.py",
     "use --column NAME:int64 to write a table's numbers": "tests/sources/test_value_columns.py",
     "use --label-column NAME to read": "tests/writing/test_columns_and_labels.py does",
+    "unpack it, and pass the folder: {} has the labels": "tests/sources/test_chosen_columns.py",
     "of SOURCE, or use --label-depth": "tests/cli/test_write.py does",
     "use unique ids for the images": "test_annotation_round_trips.py has some",
     "use the same id for a category in all files": "test_annotation_round_trips.py has one",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -215,6 +216,26 @@ def test_a_folder_with_classes_csv_in_each_split(tmp_path: Path) -> None:
     assert reasons(source)[0] == "no row of _classes.csv names it"
     assert "HEIC" in reasons(source)[1]
     assert len(open_source(str(tmp_path / "valid"), LabelFrom.FOLDER, tmp_path).items) == 1
+
+
+def test_classes_csv_of_one_class_below_a_folder(tmp_path: Path) -> None:
+    """A folder around everything changes nothing, nor do a BOM and line ends of Windows."""
+    (tmp_path / "README.dataset.txt").write_text("about")
+    for split, value in (("train", 1), ("valid", 0)):
+        folder = tmp_path / "export" / split
+        folder.mkdir(parents=True)
+        row = f"\ufefffilename, crack\r\n{split}.jpg, {value}\r\n"
+        (folder / "_classes.csv").write_bytes(row.encode())
+        (folder / f"{split}.jpg").write_bytes(b"x")
+    source = open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)
+    assert [(item.key, item.label, item.split) for item in source.items] == [
+        ("export/train/train.jpg", "crack", "train"),
+        ("export/valid/valid.jpg", "", "validation"),
+    ]
+    assert source.labels == ("crack",)
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path)
+    with pytest.raises(SourceError, match=r"pass the folder: export/train/_classes\.csv has"):
+        open_source(archive, LabelFrom.FOLDER, tmp_path)
 
 
 def test_values_of_masks_are_no_table_of_images(tmp_path: Path) -> None:

@@ -1,20 +1,25 @@
 """Open SOURCE: its kind is detected from its form and its content."""
 
 import os
+import posixpath
 import stat
 import zipfile
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.compression import describe_content, is_text, starts_record
 from tfrtool.sources.archives import is_tar, list_tar, list_zip
+from tfrtool.sources.folders.annotated import CLASSES_CSV, METADATA_TABLES
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
     Listing,
+    is_clutter,
+    is_image_name,
     is_pattern,
     list_directory,
     list_matches,
@@ -36,8 +41,9 @@ _COLUMNAR = (b"PAR1", *MAGICS)
 TABLE_NAMES = (".csv", ".tsv", ".jsonl", ".ndjson")
 """Names of tables, in lower case; other texts are looked at as tables too."""
 
-_ROBOFLOW = "_classes.csv"
-_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet", _ROBOFLOW)
+_MOST_AROUND, _MOST_ENTRIES = 8, 100
+"""Folders around everything, and the entries of one."""
+
 
 _EXPECTED = (
     "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON, Parquet or Arrow), an .npz "
@@ -123,8 +129,21 @@ def _open(
 def metadata_tables(folder: Path) -> dict[str, Path]:
     """Return the tables of a folder of images for Hugging Face's datasets, or of Roboflow.
 
-    It is one, by the name "", or one in each folder of a split, by its name.
+    It is one, by the name "", or one in each folder of a split, by its name. Folders around
+    everything are part of these names.
     """
+    around = ""
+    for _ in range(_MOST_AROUND):
+        if tables := _tables_in(folder / around):
+            paths = {posixpath.join(around, name): table for name, table in tables.items()}
+            return {path.removesuffix("/"): table for path, table in paths.items()}
+        if (inner := _only_folder(folder / around)) is None:
+            break
+        around = posixpath.join(around, inner)
+    return {}
+
+
+def _tables_in(folder: Path) -> dict[str, Path]:
     if (table := _metadata_table(folder)) is not None:
         return {"": table}
     found: dict[str, Path] = {}
@@ -136,12 +155,23 @@ def metadata_tables(folder: Path) -> dict[str, Path]:
     return found
 
 
+def _only_folder(folder: Path) -> str | None:
+    """Return the only folder in a folder that has no images; None without one."""
+    inner = list[str]()
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+        for entry in islice((one for one in entries if not is_clutter(one.name)), _MOST_ENTRIES):
+            if is_image_name(entry.name) or (inner and entry.is_dir()):
+                return None
+            inner += [entry.name] * (entry.is_dir() and not entry.is_symlink())
+    return inner[0] if inner else None
+
+
 def _metadata_table(folder: Path) -> Path | None:
     """Return the table in a folder; None for none, or for Roboflow's values of masks."""
-    for table in (folder / name for name in _METADATA):
-        if table.name != _ROBOFLOW and table.is_file():
+    for table in (folder / name for name in METADATA_TABLES):
+        if table.name != CLASSES_CSV and table.is_file():
             return table
-        if table.name == _ROBOFLOW:
+        if table.name == CLASSES_CSV:
             with suppress(OSError, ValueError), open_regular(table) as file:
                 return None if b"pixel value" in file.read(_HEAD).lower() else table
     return None

@@ -10,7 +10,7 @@ from tfrtool.errors import SourceError, printable
 from tfrtool.images.masks import class_pixels, mask_text
 from tfrtool.sources.annotations.annotation_reader import ParsedImage, ParsedObject, number_classes
 from tfrtool.sources.annotations.image_files import ImageFilesReader
-from tfrtool.sources.folders.annotated import is_annotation, without_roles
+from tfrtool.sources.folders.annotated import CLASSES_CSV, is_annotation, without_roles
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.items import LeftOut
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES, MAX_IMAGE_BYTES
@@ -20,9 +20,6 @@ _ENDING = re.compile(
 )
 _COLORS = {"labelmap.txt": "name:r,g,b", "label_colors.txt": "r g b name"}
 """What the lines of lists of colors are."""
-_ROBOFLOW = "_classes.csv"
-"""A list of classes with the header "Pixel Value, Class"."""
-
 _BACKGROUND, _VOID = 0, "255"
 _MOST_VALUES = 256
 
@@ -47,10 +44,10 @@ class MaskReader(ImageFilesReader):
         """Return the files in folders of masks, or else all; and learn the names of classes."""
         for key in self._keys:
             name = key.rpartition("/")[2]
-            if name in (*_COLORS, _ROBOFLOW, "classes.txt") and not self._names:
+            if name in (*_COLORS, CLASSES_CSV, "classes.txt") and not self._names:
                 text = self._folder.text(key, MAX_CLASS_FILE_BYTES)
                 try:
-                    if name == _ROBOFLOW:
+                    if name == CLASSES_CSV:
                         self._names = _pixel_values(text)
                     else:
                         self._names = _class_names(text, _COLORS.get(name))

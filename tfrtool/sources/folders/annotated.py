@@ -35,6 +35,12 @@ _HEAD = 2**14
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What YOLO's description of a dataset is called."""
 
+CLASSES_CSV = "_classes.csv"
+"""Roboflow's table of labels, with a column per class; or of the values of masks."""
+
+METADATA_TABLES = ("metadata.jsonl", "metadata.csv", "metadata.parquet", CLASSES_CSV)
+"""What tables of the images in a folder are called."""
+
 _SHOWN = 4
 _COMPARED = 2**20
 """Names that are looked at for annotations."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, printable
 from tfrtool.sources.folders.annotated import (
+    METADATA_TABLES,
     annotations_at,
     annotations_hint,
     check_classes,
@@ -154,6 +155,7 @@ class _Tree:
     def __init__(self, entries: Iterable[Entry], scratch: Path | None) -> None:
         self.folders: set[str] = set()  # that images are in
         self.others: set[str] = set()  # that files without the name of an image are in
+        self.table = ""  # of images, such as Roboflow's
         self._rows = SortedRows[Entry](scratch)
         for entry in entries:
             self._rows.add(entry)
@@ -162,6 +164,8 @@ class _Tree:
                 self.folders.add(folder)
             elif entry.problem is None:
                 self.others.add(folder)
+                if entry.key.rpartition("/")[2] in METADATA_TABLES:
+                    self.table = min(self.table or entry.key, entry.key)
 
     def files(self) -> Iterator[tuple[Any, ...]]:
         """Yield the fields of the files; of several with the same key the last one."""
@@ -266,7 +270,9 @@ def _nothing(
         "move them into one folder per class; or use --label-from filename for names such as "
         "cat.0.jpg"
     )
-    if (command := annotations_hint(where)) is not None:
+    if tree.table and not Path(where).is_dir():
+        hint = f"unpack it, and pass the folder: {printable(tree.table)} has the labels"
+    elif (command := annotations_hint(where)) is not None:
         hint = f"run {command} to write both"
     expected = "folders such as cat/ and dog/ with images in them"
     return SourceError(

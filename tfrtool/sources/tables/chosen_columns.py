@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfrtool.errors import SourceError, printable, some_of
-from tfrtool.sources.folders.annotated import annotations_at, write_command
+from tfrtool.sources.folders.annotated import CLASSES_CSV, annotations_at, write_command
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.items import UnfitError
 from tfrtool.sources.source_options import SourceOptions
@@ -58,7 +58,7 @@ def choose_columns(
     is_open = options.label_column is options.multi_label is None and not options.columns
     if is_open and not options.label_columns and roles.label is None:
         flags = _flag_columns(names, rows, roles, options)
-        if len(flags) > 1:
+        if len(flags) > (table.name != CLASSES_CSV):
             options = replace(options, label_columns=tuple(flags))
             notices.append(f"labels are the columns of 0 and 1: {quoted(flags)}")
     return options, notices

@@ -51,8 +51,8 @@ def read_table(
     below ``root``, wherever links lead.
 
     Where a table's folder has further folders with ``tables`` of their own, these are read instead,
-    given by the folders' names, which are those of splits. Images that are ``listed`` in the
-    folder and not named by any row are left out, and listed as that.
+    given by the folders' paths, whose last names are those of splits. Images that are ``listed`` in
+    the folder and not named by any row are left out, and listed as that.
     """
     if isinstance(table, RemotePath) and root is not None:
         what = "--root cannot be used with a table in an object store"
@@ -149,7 +149,8 @@ def _read(
     for folder, table in tables.items():
         for row in read_rows(table, options, columns):
             key = posixpath.join(folder, row.key) if row.key else ""
-            yield row._replace(key=key, split=row.split or folder.lower())
+            split = SPLIT_NAMES.get(folder.rpartition("/")[2].lower(), "")
+            yield row._replace(key=key, split=row.split or split)
 
 
 def _split_name(split: str) -> str:
