@@ -43,6 +43,7 @@ ALLOWED_IN = {
     "keras": {"loading", "training", "writing", "sources"},
     "tensorflow_datasets": {"loading", "training", "writing", "sources"},
     "PIL": {"images"},
+    "pillow_heif": {"images"},
     "jinja2": {"view"},
     "markupsafe": {"view"},
     "starlette": {"view"},

@@ -125,7 +125,7 @@ def test_checks_can_fail() -> None:
 
 
 def test_imported_libraries_are_dependencies() -> None:
-    """Imported libraries are dependencies, except Ray, fsspec, PyTorch and four optional ones."""
+    """Imported libraries are dependencies, except Ray, fsspec, PyTorch and five optional ones."""
     project = (REPOSITORY / "pyproject.toml").read_text("utf-8")
     base = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.DOTALL | re.MULTILINE)
     assert base is not None
@@ -145,7 +145,7 @@ def test_imported_libraries_are_dependencies() -> None:
         "markupsafe",
         "ml_dtypes",
     }  # required by the dependencies
-    used_if_installed = {"boto3", "botocore", "pandas", "polars"}
+    used_if_installed = {"boto3", "botocore", "pandas", "pillow_heif", "polars"}
     expect_none(
         sorted(foreign - installed - used_if_installed - {"ray", "fsspec", "torch"}),
         "A library that the package imports is in `dependencies` of pyproject.toml, and pinned in "

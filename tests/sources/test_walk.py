@@ -54,7 +54,7 @@ def test_everything_is_accounted_for(tmp_path: Path) -> None:
 def test_images_that_are_not_read_are_rejected(tmp_path: Path) -> None:
     """Photographs of other formats, or without an ending, are listed; other files are ignored."""
     write_class_folders(tmp_path, count=1)
-    (tmp_path / "cat" / "IMG_1.HEIC").write_bytes(b"")
+    (tmp_path / "cat" / "IMG_1.jp2").write_bytes(b"")
     (tmp_path / "cat" / "raw.NEF").write_bytes(b"")
     (tmp_path / "cat" / "IMG_2").write_bytes(image_bytes())
     (tmp_path / "cat" / "photo.jpg_large").write_bytes(image_bytes())
@@ -62,7 +62,7 @@ def test_images_that_are_not_read_are_rejected(tmp_path: Path) -> None:
     source = open_tree(tmp_path)
     unnamed = "a JPEG image by its content, without a file name extension of images"
     assert _reasons(source.rejected) == {
-        "cat/IMG_1.HEIC": "HEIC images are not supported",
+        "cat/IMG_1.jp2": "JPEG 2000 images are not supported",
         "cat/IMG_2": unnamed,
         "cat/photo.jpg_large": unnamed,
         "cat/raw.NEF": "camera raw images are not supported",
@@ -70,7 +70,7 @@ def test_images_that_are_not_read_are_rejected(tmp_path: Path) -> None:
     assert _reasons(source.ignored) == {"cat/model.bin": "no image file extension"}
     for path in (tmp_path / "cat" / "cat.0.jpg", tmp_path / "dog" / "dog.0.jpg"):
         path.unlink()
-    with pytest.raises(SourceError, match="HEIC images are not supported"):
+    with pytest.raises(SourceError, match="JPEG 2000 images are not supported"):
         open_tree(tmp_path)
 
 

@@ -218,9 +218,9 @@ def test_files_directories_and_patterns(arguments: list[str], found: list[str], 
 
 def test_images_that_cannot_be_read_are_listed(tree: Path) -> None:
     """Photographs of formats that aren't supported are results with a problem."""
-    (tree / "p" / "IMG_3.HEIC").write_bytes(b"")
+    (tree / "p" / "IMG_3.jxl").write_bytes(b"")
     found = {image.path: image.problem for image in find_images(["p"])}
-    assert found["p/IMG_3.HEIC"] == "HEIC images are not supported"
+    assert found["p/IMG_3.jxl"] == "JPEG XL images are not supported"
     assert "p/notes.txt" not in found
 
 

@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import knows_all_fields, parse_message
 from tfrtool.records.wire import read_fields, read_tensor
+from tfrtool.storage.image_brand import BRAND_BYTES, image_brand
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -25,7 +26,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/avi"}
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 
 # Most values start with none of these bytes, and need no more than this one look. The box that
-# an AVIF file starts with is smaller than 16 MiB, so that its length starts with a zero.
+# a HEIC or AVIF file starts with is smaller than 16 MiB, so that its length starts with a zero.
 _FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RB\0"])
 
 _PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
@@ -41,7 +42,7 @@ def describe_bytes(value: bytes) -> str:
     if not value:
         return "empty"
     if value[0] in _FIRST_BYTES:
-        name = _describe_magic(value[:18])
+        name = _describe_magic(value[:BRAND_BYTES])
         if name is not None:
             return name
     if is_text(value):
@@ -55,8 +56,8 @@ def _describe_magic(head: bytes) -> str | None:
             return name
     if head.startswith(b"RIFF"):
         return _RIFF.get(head[8:12])
-    if head[4:12] in (b"ftypavif", b"ftypavis"):
-        return "image/avif"
+    if (brand := image_brand(head)) is not None:
+        return f"image/{brand.lower()}"
     # "BM" alone is too little: the size of the header that follows must be one of the known.
     if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
         return "image/bmp"

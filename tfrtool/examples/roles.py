@@ -16,6 +16,7 @@ from tfrtool.examples.tfds_metadata import (
     read_class_names,
     read_dataset_info,
 )
+from tfrtool.storage.image_brand import BRAND_BYTES
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.remote_path import AnyPath
 
@@ -25,9 +26,6 @@ LABELS = ("label", "image/class/label", "labels", "class", "image/class/text", "
 _NAMES = ("image/filename", "filename", "image_name", "file_name", "image/source_id", "name", "id")
 SAMPLE = 64
 """Records from whose features the roles are found. A few of them may lack an image or a label."""
-
-_HEAD = 18
-"""Bytes that identify an image in a known format."""
 
 _NO_CLASS = re.compile(
     r"(^|[/_.-])(id|index|height|width|depth|channels|rows|cols)$", re.IGNORECASE
@@ -108,7 +106,7 @@ def _choose(declared: str | None, usual: Iterable[str], candidates: Sequence[str
 
 def is_image(value: Value) -> bool:
     """Return whether a value starts as an encoded image does."""
-    return isinstance(value, bytes) and describe_bytes(value[:_HEAD]).startswith("image/")
+    return isinstance(value, bytes) and describe_bytes(value[:BRAND_BYTES]).startswith("image/")
 
 
 def _is_text(value: Value) -> bool:

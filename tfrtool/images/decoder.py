@@ -3,10 +3,11 @@
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
@@ -20,13 +21,14 @@ from tfrtool.images.header import (
     read_jpeg_scans,
 )
 from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
+from tfrtool.storage.image_brand import image_brand
 from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 
 _UPRIGHT = 1
 _FORMATS = ("PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM")
 """What is opened besides JPEG. Pillow knows more, among it what starts other programs (EPS)."""
 
-_COUNTED = ("PNG", "WEBP", "AVIF")
+_COUNTED = ("PNG", "WEBP", "AVIF", "HEIF")
 """Formats whose number of frames Pillow knows when they are open."""
 
 _SPARE = 16
@@ -83,12 +85,12 @@ def open_image(
     """
     if header is None and is_jpeg(data):
         header = read_jpeg_header(data)
+    opener: Callable[[BinaryIO], ImageFile.ImageFile]
     if header is None:
-        Image.init()  # registers all formats that this Pillow was built with, the first time only
-        formats = [name for name in _FORMATS if name in Image.OPEN]
-        problem, size = structure_problem(data), (0, 0)
+        opener, size = _opener_of(data), (0, 0)
+        problem = structure_problem(data)
     else:
-        formats, size = ["JPEG"], (header.width, header.height)
+        opener, size = partial(Image.open, formats=["JPEG"]), (header.width, header.height)
         problem = header.problem or (scans or read_jpeg_scans(data, header)).problem
     if problem is not None:
         known = None if header is None else "JPEG"
@@ -96,7 +98,7 @@ def open_image(
     if len(data) > MAX_IMAGE_BYTES:
         raise RefusedImageError(f"{len(data):,} bytes (limit {MAX_IMAGE_BYTES:,})")
     try:
-        image = Image.open(io.BytesIO(data), formats=formats)
+        image = opener(io.BytesIO(data))
     except Image.DecompressionBombError as error:
         reason = f"claims more than {2 * MAX_IMAGE_PIXELS:,} pixels"
         raise RefusedImageError(reason) from error
@@ -105,7 +107,7 @@ def open_image(
     except Exception as error:  # decoders raise anything on hostile bytes
         raise RefusedImageError(f"can't be opened: {decoder_reason(error)}") from error
     problem = pixels_problem(*image.size)
-    exif = None if "JPEG" in formats else image.info.get("exif")  # a JPEG's is checked already
+    exif = None if header is not None else image.info.get("exif")  # a JPEG's is checked already
     frames = getattr(image, "n_frames", 1) if image.format in _COUNTED else 1
     if problem is None and frames > MAX_FRAMES:
         problem = f"{frames:,} frames (limit {MAX_FRAMES:,})"
@@ -115,6 +117,21 @@ def open_image(
         image.close()
         raise RefusedImageError(problem, format=image.format, size=image.size)
     return image
+
+
+def _opener_of(data: bytes) -> Callable[[BinaryIO], ImageFile.ImageFile]:
+    """Return what opens an image other than a JPEG; `RefusedImageError` if it isn't installed."""
+    Image.init()  # registers all formats that this Pillow was built with, the first time only
+    brand = image_brand(data)
+    if brand in ("HEIC", "HEIF"):
+        try:
+            import pillow_heif
+        except ImportError as error:
+            raise RefusedImageError(f"{brand}; install tfrtool[heic]", format="HEIF") from error
+        return partial(pillow_heif.HeifImageFile)
+    if brand == "AVIF" and brand not in Image.OPEN:
+        raise RefusedImageError("AVIF; install Pillow 11.3 or later", format=brand)
+    return partial(Image.open, formats=[name for name in _FORMATS if name in Image.OPEN])
 
 
 def orientation_of(image: Image.Image) -> int:

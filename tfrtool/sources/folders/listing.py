@@ -22,7 +22,7 @@ from tfrtool.storage.remote_path import is_url, remote_path
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}
-    | {".avif", ".pgm", ".ppm"}
+    | {".avif", ".pgm", ".ppm", ".heic", ".heics", ".heif", ".heifs", ".hif"}
 )
 """Names that promise an image, in lower case. The audit checks what the bytes are."""
 

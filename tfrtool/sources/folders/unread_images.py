@@ -4,12 +4,11 @@ import os
 
 from tfrtool.sources.folders.listing import FolderReader
 from tfrtool.sources.items import Item, ItemReader
+from tfrtool.storage.image_brand import BRAND_BYTES, image_brand
 from tfrtool.storage.opening import open_descriptor
 from tfrtool.storage.remote_path import is_url
 
 _UNSUPPORTED = {
-    **dict.fromkeys(("heic", "heics"), "HEIC"),
-    **dict.fromkeys(("heif", "heifs", "hif"), "HEIF"),
     **dict.fromkeys(("jp2", "j2k", "j2c", "jpf", "jpx", "jpm"), "JPEG 2000"),
     "jxl": "JPEG XL",
     **dict.fromkeys(
@@ -30,7 +29,6 @@ _NO_IMAGES = frozenset(
 )
 """Endings of files that often lie next to images, which are not opened."""
 
-_HEAD = 16
 _SIGNATURES = (
     (b"\xff\xd8\xff", 0, "JPEG"),
     (b"\x89PNG\r\n\x1a\n", 0, "PNG"),
@@ -39,11 +37,6 @@ _SIGNATURES = (
     (b"WEBP", 8, "WebP"),
     (b"II*\0", 0, "TIFF"),
     (b"MM\0*", 0, "TIFF"),
-    (b"ftyphei", 4, "HEIC"),
-    (b"ftyphev", 4, "HEIC"),
-    (b"ftypmif1", 4, "HEIF"),
-    (b"ftypmsf1", 4, "HEIF"),
-    (b"ftypavif", 4, "AVIF"),
     (b"\0\0\0\x0cJXL ", 0, "JPEG XL"),
     (b"\0\0\0\x0cjP  ", 0, "JPEG 2000"),
     (b"8BPS", 0, "Photoshop"),
@@ -75,9 +68,10 @@ def _kind_by_content(path: str) -> str | None:
     try:
         descriptor = open_descriptor(path)
         try:
-            head = os.read(descriptor, _HEAD)
+            head = os.read(descriptor, BRAND_BYTES)
         finally:
             os.close(descriptor)
     except OSError:
         return None  # nothing shows that it is an image
-    return next((kind for magic, at, kind in _SIGNATURES if head.startswith(magic, at)), None)
+    known = (kind for magic, at, kind in _SIGNATURES if head.startswith(magic, at))
+    return next(known, None) or image_brand(head)
