@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tfrtool
@@ -111,6 +112,18 @@ def test_tables_have_both_and_come_back(
     assert lines[0]["context"] == {"query": ["q0"]}
     tfrtool.convert(tmp_path / "b.jsonl", tmp_path / "back.tfrecord", workers=1)
     assert (tmp_path / "back.tfrecord").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("packed", [elwc, eie])
+def test_hugging_face_gets_both(packed: Callable[..., bytes], tmp_path: Path) -> None:
+    """A dataset for Hugging Face has the same rows as Parquet."""
+    path = ranking_shard(tmp_path / "a.tfrecord", [packed(*one) for one in QUERIES])
+    report = tfrtool.convert(path, tmp_path / "hf", to="hf", workers=1)
+    tfrtool.convert(path, tmp_path / "a.parquet", workers=1)
+    table = pq.read_table(tmp_path / "a.parquet")
+    (shard,) = (tmp_path / "hf").glob("*.parquet")
+    assert pq.read_table(shard).to_pylist() == table.to_pylist()
+    assert (table.column("context").null_count, report.notes) == (0, [])
 
 
 def test_a_missing_context_comes_back(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.roles import info_beside
-from tfrtool.examples.tfds_metadata import LABEL_MAP, LABELS, REPORT, SplitInfo
+from tfrtool.examples.tfds_metadata import LABEL_MAP, LABELS, REPORT
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard
@@ -158,8 +158,8 @@ def append(
     _check_holds_records(source, root)
     carried = CarriedMetadata([root], before.paths)
     plan = partial(_plan_version, source, settings, before, options)
-    facts = {"split": options.split}
-    return run_job(settings, "append", facts, plan, partial(_texts, carried, settings))
+    facts, texts = {"split": options.split}, partial(carried.texts, settings.name, settings.version)
+    return run_job(settings, "append", facts, plan, texts)
 
 
 def _new_version(root: AnyPath, options: AppendOptions) -> JobSettings:
@@ -205,12 +205,6 @@ def _plan_version(
         inputs=[*((str(task.source), task.stamp) for task in link_tasks), *added.inputs],
         warnings=(*notes, *added.warnings),
     )
-
-
-def _texts(
-    carried: CarriedMetadata, settings: JobSettings, splits: Sequence[SplitInfo], _: Path
-) -> dict[str, str]:
-    return carried.texts(settings.name, settings.version, splits)
 
 
 def _check_holds_records(source: str | os.PathLike[str], root: AnyPath) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
@@ -79,10 +80,10 @@ class CarriedMetadata:
         ]
 
     def texts(
-        self, name: str, version: str, splits: Sequence[SplitInfo], form: str = "tfrecord"
+        self, name: str, version: str, splits: Sequence[SplitInfo], _: Path | None = None
     ) -> dict[str, str]:
         """Return the files that describe a dataset of these splits, by their names, in order."""
-        info = {**self.info, "fileFormat": form, "name": name, "version": version}
+        info = {**self.info, "fileFormat": "tfrecord", "name": name, "version": version}
         info["splits"] = [split.to_json() for split in splits]
         return dataset_texts(self.labels, self.features, info) | self.types.texts()
 

@@ -373,8 +373,8 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
             single: whether the target is one file.
         """
         self._check_together()
-        if self.flatten and not source.flattens:
-            titles = titles_of_formats(lambda spec: spec.flattens)
+        if self.flatten and not _can_have_structs(source):
+            titles = titles_of_formats(_can_have_structs)
             raise UsageError(f"--flatten applies to {titles}, not to {source.name}")
         if "csv" not in (source.name, target.name):
             for name in self.changed():
@@ -417,6 +417,11 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         for text in self.null:
             if cell_number(text) is not None:
                 raise UsageError(f"--null {text!r} is a number, which a value may be")
+
+
+def _can_have_structs(spec: FormatSpec) -> bool:
+    """Return whether a column of a format can have structs."""
+    return spec.holds == "table" and spec.name != "csv"
 
 
 def _check_makes_table(name: str, source: FormatSpec, target: FormatSpec) -> None:

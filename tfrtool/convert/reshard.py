@@ -31,7 +31,6 @@ from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import SchemaError, WriteError, printable, some_of
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, feature_name
-from tfrtool.examples.tfds_metadata import SplitInfo
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
@@ -216,15 +215,9 @@ def copy_records(
 
     facts = {**_written_as(options, shuffle_seed), **rules}
     worth = _MIN_BYTES_PER_PROCESS[options.compression == "none"]
-    metadata = partial(_metadata, carried, settings)
+    metadata = partial(carried.texts, settings.name, settings.version)
     with ExitStack() as copies:
         return run_job(settings, command, facts, plan, metadata, worth)
-
-
-def _metadata(
-    carried: CarriedMetadata, settings: JobSettings, splits: Sequence[SplitInfo], _: Path
-) -> Mapping[str, str]:
-    return carried.texts(settings.name, settings.version, splits)
 
 
 def _written_as(options: CopyOptions, shuffle_seed: int | None) -> dict[str, Any]:

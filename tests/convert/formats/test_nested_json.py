@@ -213,6 +213,18 @@ def test_what_records_cannot_store(lines: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
+def test_a_key_that_a_file_lacks(tmp_path: Path) -> None:
+    """Of objects in lists of lists it is an error that names the file; others may lack it."""
+    paths = [tmp_path / "a.jsonl", tmp_path / "c.jsonl"]
+    write_rows(paths[0], [{"a": [[{"b": 1}]]}])
+    write_rows(paths[1], [{"a": [[{"b": 1, "c": 2}], []]}])
+    with pytest.raises(tfrtool.SchemaError, match=r"a\.jsonl: column 'a': .* lack the key 'c'"):
+        tfrtool.convert(paths, tmp_path / "new", workers=1)
+    write_rows(paths[0], [{"a": [{"b": 1}]}])
+    write_rows(paths[1], [{"a": [{"b": 1, "c": 2}]}])
+    assert tfrtool.convert(paths, tmp_path / "new", workers=1).job.records_out == 2
+
+
 def test_keys_are_limited(tmp_path: Path) -> None:
     """A file whose objects have too many keys together is refused."""
     rows = [{"a": {f"{n}{m}": 1 for m in range(5001)}} for n in "xy"]

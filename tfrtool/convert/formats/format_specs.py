@@ -34,7 +34,6 @@ class FormatSpec:
         magic: possible first bytes of its files.
         detector: a function of the first bytes, if they are not fixed.
         names_labels: whether class names become a column of its files.
-        flattens: whether it takes ``--flatten``, which changes nothing.
         compressible: whether its files are compressed if their name ends in .gz.
         stream_suffix: suffix of the temporary file for standard input and output; "" if the
             format can't be streamed.
@@ -49,7 +48,6 @@ class FormatSpec:
     magic: tuple[bytes, ...] = ()
     detector: str = ""
     names_labels: bool = False
-    flattens: bool = False
     compressible: bool = False
     stream_suffix: str = ""
 
@@ -86,7 +84,6 @@ FORMATS: Mapping[str, FormatSpec] = {
             file_name="{split}-{index:05d}-of-{count:05d}.parquet",
             magic=(b"PAR1",),
             names_labels=True,
-            flattens=True,
         ),
         FormatSpec(
             name="hf",
@@ -96,7 +93,6 @@ FORMATS: Mapping[str, FormatSpec] = {
             file_pattern=re.compile(r"\.parquet$", re.IGNORECASE),
             file_name="{split}-{index:05d}-of-{count:05d}.parquet",
             magic=(b"PAR1",),
-            flattens=True,
         ),
         FormatSpec(
             name="arrow",
@@ -107,7 +103,6 @@ FORMATS: Mapping[str, FormatSpec] = {
             file_name="{split}-{index:05d}-of-{count:05d}.arrow",
             magic=MAGICS,
             names_labels=True,
-            flattens=True,
             stream_suffix=".arrows",
         ),
         FormatSpec(
@@ -118,7 +113,6 @@ FORMATS: Mapping[str, FormatSpec] = {
             file_pattern=re.compile(r"\.(jsonl|ndjson)(\.gz)?$", re.IGNORECASE),
             file_name="{dataset}-{split}-{index:05d}-of-{count:05d}.jsonl",
             names_labels=True,
-            flattens=True,
             compressible=True,
             stream_suffix=".jsonl",
         ),

@@ -165,7 +165,7 @@ def _with_types(item: Field, known: Field) -> Field:
     def typed(path: str, values: Values) -> Values:
         return replace(values, kind=types[path].kind, dtype=types[path].dtype)
 
-    return with_info(Struct({"": item}), lambda path, values: typed(path, values)).fields[""]
+    return with_info(Struct({"": item}), typed).fields[""]
 
 
 def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:

@@ -83,9 +83,7 @@ class Content:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        names = [
-            one.name for one in fields(self) if one.name not in ("label", "native", "named_label")
-        ]
+        names = [one.name for one in fields(self) if one.name not in _OF_ONE_RUN]
         facts = {name: getattr(self, name) for name in names}
         return facts | {"columns": json.loads(self.schema.metadata[METADATA])}
 

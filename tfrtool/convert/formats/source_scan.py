@@ -1,10 +1,10 @@
 """What the files of a conversion hold: each is read through once, before anything is written."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Format, Scan, naming_file
@@ -56,15 +56,8 @@ def scan_files(request: ConvertRequest) -> ScannedFiles:
         SchemaError: no feature can hold a column.
     """
     source_format, paths, notes = request.source_format, request.files.paths, list[str]()
-    if request.makes_table:
-        first = FirstExamples(())
-        is_stored = request.options.as_stored or source_format.spec.name != "tfrecord"
-        if request.target_format.spec.name == "hf" and not is_stored:
-            first = FirstExamples.of(paths)
-        source_format, notes = _declared_format(
-            request.options, source_format, paths, sound_types(first)
-        )
-        source_format = _with_sound(source_format, first)
+    if request.makes_table and not request.options.as_stored:
+        source_format, notes = _decoded_format(request)
     settings = request.settings
     meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(paths))
     scanning = map_shards(
@@ -89,61 +82,55 @@ def _scan(source_format: Format, path: AnyPath) -> Scan:
         return source_format.scan(path)
 
 
-def _with_sound(source_format: Format, first: FirstExamples) -> Format:
-    """Return a format of payloads whose samples know their rates, by the first records."""
-    if not isinstance(source_format, PayloadFormat) or not first.payloads:
-        return source_format
-    columns = source_format.decoded
-    if not isinstance(columns, FeatureColumns):
-        return source_format
-    return type(source_format)(FeatureColumns.of(with_rates(columns.root, first)))
+def _decoded_format(request: ConvertRequest) -> tuple[Format, list[str]]:
+    """Return a format of payloads that decodes what is known of them, and notes."""
+    source_format, shards = request.source_format, request.files.paths
+    if not isinstance(source_format, PayloadFormat) or source_format.decoded:
+        return source_format, []
+    first: FirstExamples | None = None
+    if (source_format.spec.name, request.target_format.spec.name) == ("tfrecord", "hf"):
+        first = FirstExamples.of(shards)
+    columns, notes = _known_columns(request, {} if first is None else sound_types(first))
+    if columns is None:
+        return source_format, notes
+    if first is not None:
+        columns = replace(columns, root=with_rates(columns.root, first))
+    return type(source_format)(columns), notes
 
 
-def _declared_format(
-    options: ConvertOptions,
-    source_format: Format,
-    shards: Sequence[AnyPath],
-    sound: Mapping[str, str],
-) -> tuple[Format, list[str]]:
-    """Return a format of payloads that decodes what is known of them, and notes.
+def _known_columns(
+    request: ConvertRequest, sound: Mapping[str, str]
+) -> tuple[FeatureColumns | None, list[str]]:
+    """Return the columns that payloads are known to have, if they are not a feature each.
 
     That is what types and features.json describe, or lists of Examples. Where features.json
     describes only what features hold by themselves, they are decoded as such. ``sound`` are types
     of features that no file or option describes.
     """
-    if options.as_stored or not isinstance(source_format, PayloadFormat) or source_format.decoded:
-        return source_format, []
+    options, shards, types = request.options, request.files.paths, request.options.types
+    workers, on_progress, notes = options.pool, options.on_progress, list[str]()
+    is_tfrecord = request.source_format.spec.name == "tfrecord"
     declared = read_declared_features(shards)
-    described, is_certain = declared.root, declared.is_certain
-    is_flat = described is None or not (is_certain or has_logical_types(described))
-    if described is not None and is_flat and not options.types:
-        return source_format, []
+    described = declared.root
+    is_flat = described is None or not (declared.is_certain or has_logical_types(described))
+    if described is not None and is_flat and not types:
+        return None, []
     names = ("cast", "lists", "schema") if described is None else ()
-    asked = [f"--{name}" for name in names if getattr(options, name)]
-    is_tfrecord, types = source_format.spec.name == "tfrecord", options.types
-    if sound and described is None and not asked:
-        types = {**sound, **(types or {})}
-    workers, on_progress = options.pool, options.on_progress
-    if options.types or described is not None or (is_tfrecord and not asked):
+    conflicts = [f"--{name}" for name in names if getattr(options, name)]
+    if types or described is not None or (is_tfrecord and not conflicts):
+        if described is None and not conflicts:
+            types = {**sound, **(types or {})}
         found = all_features(
-            shards,
-            types=types,
-            lists=options.lists,
-            workers=workers,
-            on_progress=on_progress,
+            shards, types=types, lists=options.lists, workers=workers, on_progress=on_progress
         )
-        if found.columns is not None:
-            return type(source_format)(found.columns), [*found.notes]
-        if described is not None:
-            return source_format, [*found.notes]
-    notes = list[str]()
-    columns = None
-    if is_tfrecord:
-        columns = ranking_columns(
-            shards, notes.append, exact=True, workers=workers, on_progress=on_progress
-        )
-    if columns is None:
-        return source_format, []
-    for name in (*asked, *(["--exact"] if options.exact else [])):
-        return source_format, [_AS_STORED_WITH.format(name)]
-    return type(source_format)(columns), notes
+        if found.columns is not None or described is not None:
+            return found.columns, [*found.notes]
+    if not is_tfrecord:
+        return None, []
+    conflicts += ["--exact"] if options.exact else []
+    columns = ranking_columns(
+        shards, notes.append, exact=True, workers=workers, on_progress=on_progress
+    )
+    if columns is not None and conflicts:
+        return None, [_AS_STORED_WITH.format(conflicts[0])]
+    return columns, notes

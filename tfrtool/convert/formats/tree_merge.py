@@ -122,6 +122,11 @@ class _TreeMerge:
                 for one, item in zip(seen, structs, strict=True)
                 if name in item.fields
             ]
+            if level > 1:
+                parts = zip(seen, structs, strict=True)
+                _check_keys(
+                    path, name, [one.scan for one, item in parts if name not in item.fields]
+                )
             lacks = partial or len(inner) < len(seen)
             fields[name] = self._field(join(path, name), inner, level, partial=lacks)
         return Struct(fields)
@@ -172,6 +177,14 @@ class _TreeMerge:
             values = replace(values, info={**values.info, "optional": True})
             return ListOf(item=values) if self._lists else values
         return values
+
+
+def _check_keys(path: str, name: str, lacking: Sequence[Scan]) -> None:
+    """Raise a `SchemaError` if objects in lists of lists have a key in some files of JSON only."""
+    inferred = [scan.path for scan in lacking if not scan.content.declared]
+    if inferred:
+        what = f"column {path!r}: its objects lack the key {name!r}, which other files have"
+        raise SchemaError(what, path=inferred[0])
 
 
 def _typed(

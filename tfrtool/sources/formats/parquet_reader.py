@@ -122,7 +122,8 @@ def metadata_json(schema: pa.Schema, key: bytes) -> Any:
 def read_own_batches(path: AnyPath) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that this process has just written, without limits."""
     with _open_rows(path, 0, None) as batches:
-        yield from batches
+        for batch, _ in _joined(batches):
+            yield batch
 
 
 @contextlib.contextmanager
