@@ -2,6 +2,7 @@
 # make test          the gate: format, lint, types, tests
 # make rules         all static checks, in half a minute: format, lint, types, imports, names, docs
 # make test-fast     only the quick tests that need no TensorFlow
+# make test-base     the tests of what works without TensorFlow, in .venv/base, where it isn't installed
 # make test-several  the long tests, which take some minutes
 # make test-frameworks  the tests with PyTorch, JAX and Grain, which it installs (1.3 GB)
 # make format        fix formatting and what ruff can fix
@@ -25,12 +26,17 @@ READY_TO_TEST := $(VENV)/.ready-to-test
 READY_FOR_FRAMEWORKS := $(VENV)/.ready-for-frameworks
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
+BASE := $(VENV)/base
+READY_BASE := $(BASE)/.ready
+
+# What the tests are installed with. Without TensorFlow, `make test-fast EXTRAS=dev` works.
+EXTRAS ?= dev,tensorflow
 
 # The tests start many processes, which should not each compile the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-several test-fast test-frameworks check rules format bench docs tables readability pages pictures fuzz fixtures golden clean
+.PHONY: help demo test run-tests test-base test-several test-fast test-frameworks check rules format bench docs tables readability pages pictures fuzz fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -48,14 +54,21 @@ $(BIN)/uv: | $(BIN)/python
 	$(PIP) uv
 
 $(READY): pyproject.toml constraints.txt | $(BIN)/uv
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[tensorflow]'
 	@touch $@
 
 $(READY_TO_TEST): pyproject.toml constraints.txt | $(BIN)/uv
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[$(EXTRAS)]'
 	@# xprof reads traces of training in a test. Its dependencies are large and only needed to view them.
 	@$(INSTALL) --no-deps xprof || echo "xprof can't be installed: its test will be skipped"
 	@touch $@ $(READY) $(READY_FOR_DOCS)
+
+# Only the dependencies of the package: tests find the package itself by PYTHONPATH.
+$(READY_BASE): pyproject.toml constraints.txt | $(BIN)/uv
+	@rm -rf $(BASE)
+	$(BIN)/uv venv --quiet --python $(BIN)/python $(BASE)
+	VIRTUAL_ENV=$(CURDIR)/$(BASE) $(BIN)/uv pip install --quiet -c constraints.txt -r pyproject.toml
+	@touch $@
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
@@ -64,8 +77,11 @@ test: $(READY_TO_TEST)
 	@# The tests sometimes wait for servers and clusters, so the checks run in parallel.
 	@$(MAKE) --no-print-directory --jobs 2 check run-tests
 
-run-tests: $(READY_TO_TEST)
+run-tests: $(READY_TO_TEST) $(READY_BASE)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+
+test-base: $(READY_TO_TEST) $(READY_BASE)
+	$(BIN)/python -m pytest tests/process/test_without_tensorflow.py
 
 test-several: $(READY_TO_TEST)
 	@# Properties are tested on more examples than in the gate.

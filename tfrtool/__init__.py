@@ -68,7 +68,14 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'tfrtool' has no attribute {name!r}")
     import importlib  # takes a millisecond, in which Ctrl-C would show a traceback
 
-    value = getattr(importlib.import_module(home[0]), home[1])
+    try:
+        value = getattr(importlib.import_module(home[0]), home[1])
+    except ModuleNotFoundError:
+        from tfrtool.storage.extras import has_tensorflow, without_tensorflow
+
+        if has_tensorflow():
+            raise
+        return without_tensorflow(name)
     globals()[name] = value
     return value
 

@@ -438,7 +438,7 @@ ELSEWHERE = {
     "on all workers to continue from": "tests/engines/test_ray_training.py resumes",
     "a scheduler such as Kubeflow sets it": "no advice, but where it comes from",
     "pass a function that returns it": "tests/training/test_own_model.py has one",
-    'pip install "tfrtool[hf]"': "tests/cli/test_stores_read.py does without it",
+    'pip install "tfrtool[{}]"': "tests/process/test_without_tensorflow.py does without one",
     "pass credentials in environment variables": "no advice, but where they belong",
     "write it again without compression and dictionaries": "test_hostile_parquet.py does",
     "write to a local folder and copy it": "the store's own programs copy it",

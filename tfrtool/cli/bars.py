@@ -11,6 +11,7 @@ import click
 
 from tfrtool.cli.output import BARS
 from tfrtool.cli.process import Signals, StandardFile, starting_tensorflow
+from tfrtool.storage.extras import KERAS_MODELS, require_tensorflow
 from tfrtool.storage.progress import Progress, activity
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ class Bars:
 
     @contextmanager
     def loading_tensorflow(self) -> Iterator[None]:
-        """Show that TensorFlow is being loaded, and hold back its log lines."""
+        """Show that TensorFlow is being loaded, and hold back its log lines.
+
+        Raises:
+            UsageError: TensorFlow is not installed.
+        """
+        require_tensorflow(KERAS_MODELS)
         self(activity("loading TensorFlow"))
         with starting_tensorflow():
             yield

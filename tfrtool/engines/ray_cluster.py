@@ -21,6 +21,7 @@ from tfrtool.engines.engine import Engine
 from tfrtool.engines.local_copies import Block, NodeCopy, blocks_of, fetch, reading_node_copies
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
+from tfrtool.storage.extras import missing_extra
 from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
 from tfrtool.storage.remote_path import RemotePath
 from tfrtool.storage.signals import signals_wait
@@ -330,8 +331,7 @@ def _connected(address: str | None) -> Iterator[Any]:
         try:
             import ray
         except ImportError as error:
-            hint = 'run pip install "tfrtool[ray]"'
-            raise UsageError("Ray is not installed", hint=hint) from error
+            raise missing_extra("Ray clusters", "ray") from error
         if ray.is_initialized():
             connected = ray.get_runtime_context().gcs_address
             if address not in (None, "auto", connected):

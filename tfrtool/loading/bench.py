@@ -24,6 +24,7 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import BenchOptions, LoadOptions
 from tfrtool.storage.child import Child, ChildDied, ChildError
+from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import AnyPath
@@ -202,6 +203,7 @@ def bench(path: str | os.PathLike[str], options: BenchOptions) -> BenchReport:
         UsageError: the dataset has no such split, or a number is out of range.
         DatasetError: the dataset can't be used, or the pipelines don't return the same images.
     """
+    require_tensorflow("benchmarks of the loader")
     split, epochs, size = options.split, options.epochs, options.image_size
     dataset = opened(path, options)
     whole = dataset.local_split(split)

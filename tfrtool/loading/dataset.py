@@ -10,6 +10,7 @@ from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.options import LoadOptions
 from tfrtool.loading.tensors import TfDataset
+from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.progress import OnProgress, no_progress
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Dataset(DatasetFacts):
             DatasetError: the requested part of the split is empty.
             WriteError: the cache on disk can't be written.
         """
+        require_tensorflow("tf.data pipelines")
         from tfrtool.loading.pipeline import load
 
         return load(self, options)
@@ -95,6 +97,7 @@ class Dataset(DatasetFacts):
             ShardError: a file can't be read.
             WriteError: a shard can't be written.
         """
+        require_tensorflow("tf.data pipelines")
         from tfrtool.loading.corrupt import drop_corrupt
 
         clean, report = drop_corrupt(self, scratch, splits, on_progress)

@@ -54,6 +54,7 @@ from tfrtool.records.shard_sets import check_dataset_name
 from tfrtool.records.shards import Shard, find_folders, find_shards, is_pattern
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.commit import unchanged_while_read
+from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_CLASSES, MAX_IMAGE_PIXELS
 from tfrtool.storage.remote.shard_cache import ShardCache
@@ -434,6 +435,7 @@ def _decoded_labels(
     Raises:
         UsageError: the function fails, or its image or label has the wrong type or shape.
     """
+    require_tensorflow("functions that decode records")
     import tensorflow as tf
 
     from tfrtool.loading.pipeline import split_records

@@ -27,6 +27,7 @@ from tfrtool.records.reader import read_records
 from tfrtool.sources.folders.listing import size_problem
 from tfrtool.sources.items import Item, ItemTable, LeftOut, Source, Starting, label_problem
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.opening import open_regular, read_bounded
 from tfrtool.storage.sorted_rows import SortedRows
@@ -254,6 +255,7 @@ def _value(features: Mapping[str, Feature], name: str) -> Value | None:
 
 def _prepared_builder(notation: str, starting: Starting) -> Any:
     """Return the builder of a dataset that is on disk, and prepare it first if it isn't."""
+    require_tensorflow("tfds: sources")
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:

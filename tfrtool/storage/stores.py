@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tfrtool.errors import TfrtoolError, UsageError
+from tfrtool.storage.extras import missing_extra
 from tfrtool.storage.limits import MAX_METADATA_BYTES, MAX_OBJECTS, MAX_SHARDS
 from tfrtool.storage.remote.store_errors import (
     BehindEndError,
@@ -405,10 +406,7 @@ def _store(scheme: str, authority: str, query: str, _process: int) -> Store:
         library = module.library_for(scheme, authority, query)
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
-        raise UsageError(
-            f"{scheme}:// URLs require {missing or 'a library'}, which is not installed",
-            hint='run pip install "tfrtool[hf]"',
-        ) from None
+        raise missing_extra(f"{scheme}:// URLs", "hf", missing) from None
     except TfrtoolError:
         raise
     except Exception as error:  # noqa: BLE001 - its text is never shown

@@ -24,6 +24,7 @@ from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.items import Item
 from tfrtool.storage.arguments import Paths, as_text
+from tfrtool.storage.extras import KERAS_MODELS, require_tensorflow
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.progress import Progress
@@ -105,6 +106,7 @@ def predict(
         UsageError: a number is below 1, or the model is a URL.
         WeightsError: the model can't be loaded.
     """
+    require_tensorflow(KERAS_MODELS)
     from tfrtool.training.saved_model import SavedModel, load_model
 
     saved = model if isinstance(model, SavedModel) else load_model(model)

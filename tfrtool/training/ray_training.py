@@ -16,6 +16,7 @@ from tfrtool.engines.ray_cluster import RayCluster
 from tfrtool.engines.ray_processes import ProcessLostError, RayProcesses
 from tfrtool.errors import ClusterError, UsageError, WriteError, os_errors_as
 from tfrtool.storage.atomic_files import delete_leftovers, temporary_folder
+from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.progress import no_progress
 from tfrtool.training.train_options import PICKLED, TrainOptions, ignore
 from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
@@ -153,6 +154,7 @@ def take_address(_seen: Path) -> str:
 def run_worker(config: str, options: TrainOptions) -> None:
     """Train in this process with a TF_CONFIG, and leave messages for `next_message`."""
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", VARIABLE: config}
+    require_tensorflow("the nodes of this run")
     from tfrtool.training.checkpoint import read_state
     from tfrtool.training.train_run import run_here
 

@@ -24,8 +24,9 @@ from tfrtool.images.masks import mask_bitmap, mask_png, moved_mask
 from tfrtool.images.recipe import Check, Encode, ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.tally import Tally
-from tfrtool.records.writer import ShardWriter
+from tfrtool.records.writer import Framing, ShardWriter
 from tfrtool.sources.items import DamagedItemError, Item, Source, Starting
+from tfrtool.storage.extras import has_tensorflow
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.progress import count_work
 from tfrtool.writing.job import FileTask
@@ -33,6 +34,9 @@ from tfrtool.writing.job_report import FinishedFile, Written
 
 IMAGES = "images"
 """Unit of the progress of a write, and key of an `ImageAccount` in the facts of a shard."""
+
+OWN_FRAMING = "own_framing"
+"""Key of the fact that a shard was written without TensorFlow."""
 
 _BATCH, _BATCH_ITEMS = 512 * 1024, 32
 """Bytes and number of images that are handed to a thread at a time."""
@@ -349,13 +353,12 @@ class ImageShard(FileTask):
                 read back as it was written.
             EmptyShardError: no image can be written.
         """
-        from tensorflow.io import TFRecordWriter
-
         account, jobs = ImageAccount(), batches(self.images, attrgetter("item.bytes"))
         target, recipe = path.with_name(self.name), self.maker.recipe
+        framing = _tensorflow_framing()
         with (
             nullcontext() if self.threads else quiet_pillow(),
-            ShardWriter(path, self.compression, framing=TFRecordWriter, target=target) as writer,
+            ShardWriter(path, self.compression, framing=framing, target=target) as writer,
         ):
             records = partial(_records_of, self.maker)
             computes = not recipe.always and recipe.check is not Check.DECODE
@@ -366,8 +369,17 @@ class ImageShard(FileTask):
                 count_work(len(batch), IMAGES)
         if not writer.tally.records:
             raise EmptyShardError
-        facts = {IMAGES: account.to_text()}
+        facts = {IMAGES: account.to_text(), OWN_FRAMING: framing is None}
         return Written(tally=writer.verify(), read=Tally(), facts=facts)
+
+
+def _tensorflow_framing() -> Callable[[str, str], Framing] | None:
+    """Return ``tf.io.TFRecordWriter``; None if TensorFlow is not installed."""
+    if not has_tensorflow():
+        return None
+    from tensorflow.io import TFRecordWriter
+
+    return TFRecordWriter  # type: ignore[no-any-return]
 
 
 def _records_of(
@@ -400,9 +412,9 @@ class ImageThreads(Threads):
     def map(
         self, function: Callable[[Task], Result], tasks: Iterable[Task], **more: Any
     ) -> Iterator[Result]:
-        """Yield the results of tasks; TensorFlow is loaded before the first."""
+        """Yield the results of tasks; TensorFlow, if installed, is loaded before the first."""
         tasks = [*tasks]
-        if tasks:
+        if tasks and has_tensorflow():
             with self._starting():
                 import tensorflow  # noqa: F401
         with quiet_pillow():

@@ -19,6 +19,7 @@ from tfrtool.storage.arguments import as_path, as_text
 from tfrtool.writing.image_findings import SourceFindings, check_all
 from tfrtool.writing.image_task import (
     IMAGES,
+    OWN_FRAMING,
     EmptyShardError,
     Finding,
     ImageAccount,
@@ -35,6 +36,9 @@ from tfrtool.writing.write_plan import RecordSizes, plan_shards
 from tfrtool.writing.write_report import WriteReport, complete_report, metadata_texts, report_on
 
 _SPLITS_SHOWN = 10
+_WITHOUT_TENSORFLOW = (
+    "TensorFlow is not installed, so tfrtool's own writer wrote the shards, with the same bytes"
+)
 
 
 @takes(WriteOptions)
@@ -222,6 +226,8 @@ class ImageJob:
                 digests = memoryview(account.digests).cast("Q")
                 for image, digest in zip(task.images, digests, strict=True):
                     findings.digests[image.position] = digest
+        if any(file.facts.get(OWN_FRAMING) for file in state.files):
+            source = replace(source, notices=(*source.notices, _WITHOUT_TENSORFLOW))
         more: dict[str, Any] = {}
         if dry_run and self._sizes and (self._sizes.tried or options.compression != "none"):
             more["bytes_estimated_from"] = self._sizes.tried
