@@ -1,7 +1,6 @@
-"""Images in zip and tar archives, which are read in place; a compressed tar is unpacked before.
+"""Images in zip and tar archives, which `zipfile` and `tarfile` read.
 
-`zipfile` and `tarfile` read the directories. Members of a zip are read here, because those of
-`zipfile` share one position in the file.
+Those of a zip, and a compressed tar, are unpacked to one file. A tar is read in place.
 """
 
 import bz2
@@ -15,11 +14,9 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -47,7 +44,10 @@ Stamp = tuple[int, int]
 """Size and time of a file, which show whether it is still the one that was listed."""
 
 OFFSET_BITS = 48
-"""Bits of a place that are an offset in a file."""
+"""Bits of a locator that are an offset in a file."""
+
+DAMAGED = -1
+"""The locator of a member that is damaged in its archive."""
 
 _CHUNK = 256 * 1024
 _BLOCK = tarfile.BLOCKSIZE
@@ -59,8 +59,6 @@ _LONGEST_PADDING = 1024 * 1024
 """Bytes behind the end mark of a tar that are looked at: tapes want whole blocks."""
 
 _ENCRYPTED, _UTF8 = 0x1 | 0x40 | 0x2000, 0x800
-_LOCAL_HEADER, _SLACK = 30, 512
-"""Bytes of a zip member's header, and for its name and extra fields, which are read with it."""
 
 _UNPACKERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file, mode="rb")),
@@ -69,57 +67,44 @@ _UNPACKERS: tuple[tuple[bytes, Callable[[BinaryIO], Any]], ...] = (
 )
 
 
-@contextmanager
-def _open_parts(path: str, stamp: Stamp | None) -> Iterator[Callable[[int, int], bytes]]:
-    """Give a function of a size and an offset that reads a part of a file, in bytes.
-
-    A local file is opened for each use, an object of a store once per process. It is an OSError if
-    the file has another stamp.
-    """
-    file = _open_object(path, os.getpid()) if is_url(path) else open_regular(path, buffering=0)
-    try:
-        if stamp is not None and stamp_of(file) != stamp:
-            raise _changed(path)
-        yield reader_at(file)
-    finally:
-        if not is_url(path):
-            file.close()
-
-
 @lru_cache(maxsize=8)
 def _open_object(url: str, _process: int) -> BinaryIO:
     return open_regular(url)
 
 
-def _changed(path: str) -> OSError:
-    return OSError(errno.ESTALE, "it was changed after it was listed", path)
-
-
-def read_part(path: str, size: int, offset: int, stamp: Stamp | None = None) -> bytes:
-    """Return ``size`` bytes of a file; OSError if it has another stamp, or ends before."""
-    with _open_parts(path, stamp) as read:
-        data = read(size, offset)
-    if len(data) != size:
-        raise _changed(path)
-    return data
-
-
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """Reads items whose bytes lie in files; a place is the number of a file and an offset."""
+    """Reads items whose bytes lie in files; a locator is the number of a file and an offset."""
 
     files: tuple[str | Path, ...]  # a Path was unpacked, and must be visible to all nodes
     stamps: tuple[Stamp | None, ...]  # of the files, where others may change them
     name: str = ""  # of the archive, if it was unpacked
 
     def read(self, item: Item) -> bytes:
-        """Return all bytes of an item."""
+        """Return all bytes of an item; OSError if its file has another stamp, or ends before.
+
+        A local file is opened for each item, an object of a store once per process.
+        """
+        if item.locator == DAMAGED:
+            what = "damaged in the archive, or wrong CRC-32"
+            raise DamagedItemError(what, path=self.describe(item))
         number, offset = divmod(item.locator, 1 << OFFSET_BITS)
-        return read_part(str(self.files[number]), item.bytes, offset, self.stamps[number])
+        path, stamp = str(self.files[number]), self.stamps[number]
+        file = _open_object(path, os.getpid()) if is_url(path) else open_regular(path, buffering=0)
+        try:
+            is_same = stamp is None or stamp_of(file) == stamp
+            data = reader_at(file)(item.bytes, offset) if is_same else b""
+        finally:
+            if not is_url(path):
+                file.close()
+        if not is_same or len(data) != item.bytes:
+            raise OSError(errno.ESTALE, "it was changed after it was listed", path)
+        return data
 
     def describe(self, item: Item) -> str:
         """Return the path of the archive, and the member's."""
-        return f"{self.name or self.files[item.locator >> OFFSET_BITS]}/{item.key}"
+        number = max(item.locator, 0) >> OFFSET_BITS
+        return f"{self.name or self.files[number]}/{item.key}"
 
 
 class Spool:
@@ -132,6 +117,7 @@ class Spool:
         packed: bytes of the packed source: they limit what may be unpacked.
         path: the file.
         reader: reads items at offsets in it.
+        size: bytes in it.
     """
 
     def __init__(self, scratch: Path, where: str, packed: int = 0, hint: str = "") -> None:
@@ -139,7 +125,7 @@ class Spool:
         self.path, self.packed, self._where = scratch / SPOOL, packed, where
         self.reader = PartReader((self.path,), (None,), where)
         self._failure = f"can't be unpacked to {self.path}{hint}"
-        self._end = 0
+        self.size = 0
         with os_errors_as(WriteError, where, self._failure):
             self.path.unlink(missing_ok=True)
             self._out = self.path.open("xb")
@@ -151,39 +137,46 @@ class Spool:
         with os_errors_as(WriteError, self._where, self._failure):
             self._out.close()
 
-    def add(self, data: bytes) -> int:
-        """Append bytes and return their offset; SourceError if the source unpacks to too much."""
-        offset, most = self._end, unpacked_limit(self.packed)
-        self._end += len(data)
-        if self._end > most:
-            what = f"unpacks to more than {most:,} bytes"
+    def add(self, data: bytes, member: str = "") -> int:
+        """Append bytes and return their offset; SourceError if the source unpacks to too much.
+
+        The name of the ``member`` they belong to is for the error.
+        """
+        offset, most = self.size, unpacked_limit(self.packed)
+        self.size += len(data)
+        if self.size > most:
+            at = f", counted up to {printable(member)}" if member else ""
+            what = f"unpacks to more than {most:,} bytes{at}"
             raise SourceError(what, path=self._where, hint=_UNPACK_HINT)
         with os_errors_as(WriteError, self._where, self._failure):
             self._out.write(data)
         return offset
 
 
-def _checked(members: Iterator[Entry], archive: str, size: int) -> Iterator[Entry]:
-    """Yield the files of an archive, by keys; of equal ones the last counts.
+def _entry(name: str, size: int, problem: str | None) -> Entry | None:
+    """Return the entry of a member without its locator; None for clutter and for a folder."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not parts or name.endswith("/") or any(is_clutter(one) for one in parts if one != ".."):
+        return None
+    if ".." in parts:
+        return Entry(name, problem="path leads outside the archive")
+    key = "/".join(parts)
+    return Entry(key, size, 0, problem) if is_image_name(key) else Entry(key)
 
-    It is a SourceError in the end if all images together unpack to too much.
-    """
-    total, most = 0, unpacked_limit(size)
-    for member in members:
-        parts = [part for part in member.key.split("/") if part not in ("", ".")]
-        if not parts or any(is_clutter(part) for part in parts if part != ".."):
-            continue
-        if ".." in parts:
-            yield Entry(member.key, problem="path leads outside the archive")
-        elif is_image_name(parts[-1]):
-            total += 0 if size_problem(member.bytes) else member.bytes
-            yield member._replace(key="/".join(parts))
+
+def _with_images(entries: Iterator[Entry], archive: str) -> Iterator[Entry]:
+    """Yield the files of an archive; SourceError in the end if it has images but none is usable."""
+    unusable, usable = None, False
+    for entry in entries:
+        if entry.problem is None:
+            usable = usable or is_image_name(entry.key)
         else:
-            yield Entry("/".join(parts))
-    if total > most:
-        what = f"unpacks to {total:,} bytes of images"
-        expected = f"at most {most:,} for an archive of {size:,} bytes"
-        raise SourceError(what, path=archive, expected=expected, hint=_UNPACK_HINT)
+            unusable = unusable or entry
+        yield entry
+    if unusable is not None and not usable:
+        found = f"{printable(unusable.key)}: {unusable.problem}"
+        what = "no image in this archive can be read"
+        raise SourceError(what, path=archive, found=found, hint=_UNPACK_HINT)
 
 
 class _Directory(io.BufferedReader):
@@ -198,50 +191,78 @@ class _Directory(io.BufferedReader):
 
 def open_zip(path: str) -> BinaryIO:
     """Open an archive whose directory `zipfile` may read."""
-    file: Any = open_regular(path)
-    archive: Any = _Directory(file if is_url(path) else file.detach())
-    archive.status = getattr(file, "status", None)  # its stamp is by that
-    return cast(BinaryIO, archive)
+    return _Directory(cast(Any, open_regular(path, buffering=0)))
 
 
-def list_zip(path: str) -> Listing:
-    """List the files of a zip archive; SourceError if it can't be read, or is damaged."""
+def list_zip(path: str, scratch: Path) -> Listing:
+    """List the files of a zip archive, and unpack its images to a file in the folder ``scratch``.
+
+    The folder must stay as long as items are read.
+
+    Raises:
+        SourceError: the archive can't be read, is damaged or a bomb.
+        WriteError: it can't be unpacked.
+    """
     with os_errors_as(SourceError, path), open_regular(path) as file:
         stamp = stamp_of(file)
-    return Listing(_checked(_zip_members(path, stamp[0]), path, stamp[0]), ZipReader(path, stamp))
+    spool = Spool(scratch, path, stamp[0], " (a folder or an uncompressed tar is read in place)")
+    return Listing(_with_images(_zip_members(path, stamp, spool), path), spool.reader)
 
 
-def _zip_members(path: str, size: int) -> Iterator[Entry]:
-    extents: list[tuple[int, int]] = []
+def _zip_members(path: str, stamp: Stamp, spool: Spool) -> Iterator[Entry]:
     try:
-        with os_errors_as(SourceError, path), open_zip(path) as file:
+        with spool, os_errors_as(SourceError, path), open_zip(path) as file:
             archive = zipfile.ZipFile(file)
             infos = archive.infolist()
             archive.NameToInfo.clear()
+            folders = _folders_of_images(infos)
             infos.reverse()
             while infos:  # half a kilobyte each: they go as their members come
                 info = infos.pop()
-                name = _zip_name(info)
-                problem = _zip_problem(info, size)
-                if problem is None:
-                    end = info.header_offset + _LOCAL_HEADER + info.compress_size
-                    extents.append((info.header_offset, end))
-                # One integer takes a quarter of a tuple's size.
-                packed = (info.compress_type << 32 | info.CRC) << 64 | info.compress_size
-                if not name.endswith("/"):
-                    yield Entry(name, info.file_size, packed << 64 | info.header_offset, problem)
+                name = _separated(_zip_name(info), folders)
+                entry = _entry(name, info.file_size, _zip_problem(info))
+                if entry is None:
+                    continue
+                if entry.problem is None and is_image_name(entry.key):
+                    entry = entry._replace(locator=_unpack(archive, info, spool))
+                yield entry
+            with open_regular(path) as again:
+                if stamp_of(again) != stamp:
+                    raise SourceError("it was changed while it was read", path=path)
     # What it raises for versions that it doesn't know, and for names that are not UTF-8.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         what = f"truncated or damaged zip archive: {printable(str(error))}"
         raise SourceError(what, path=path, hint=_COPY_HINT) from error
-    extents.sort()
-    for (start, end), (next_start, _) in pairwise(extents):
-        if next_start < end:
-            raise SourceError(
-                f"damaged zip archive, or a zip bomb: the members at offsets {start:,} and "
-                f"{next_start:,} overlap",
-                path=path,
-            )
+
+
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, spool: Spool) -> int:
+    """Append a member to the spool; return its offset there, or `DAMAGED`."""
+    start = spool.size
+    try:
+        with archive.open(info) as member:
+            while data := member.read(_CHUNK):  # never more than the directory says
+                spool.add(data, info.filename)
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
+        return DAMAGED
+    return start if spool.size - start == info.file_size else DAMAGED
+
+
+def _folders_of_images(infos: Iterable[zipfile.ZipInfo]) -> frozenset[str]:
+    """Return the folders of images without a backslash in their path, if any has one."""
+    if not any("\\" in info.orig_filename for info in infos):
+        return frozenset()
+    names = (name for name in map(_zip_name, infos) if "\\" not in name and is_image_name(name))
+    return frozenset(name.rpartition("/")[0] for name in names if "/" in name)
+
+
+def _separated(name: str, folders: Container[str]) -> str:
+    """Return a name with slashes between folders, as Windows programs that write others meant it.
+
+    A backslash next to images without one is a character of the name.
+    """
+    if "\\" in name and name.rpartition("/")[0] not in folders:
+        name = name.replace("\\", "/")
+    return name[3:] if name[1:3] == ":/" else name
 
 
 def _zip_name(info: zipfile.ZipInfo) -> str:
@@ -251,63 +272,22 @@ def _zip_name(info: zipfile.ZipInfo) -> str:
         # 437 that happens to be UTF-8 makes no sense.
         with contextlib.suppress(UnicodeError):
             name = name.encode("cp437").decode("utf-8")
-    # Info-ZIP's rule for archives from Windows programs that ignore the specification.
-    return name.replace("\\", "/") if info.create_system == 0 and "/" not in name else name
+    return name
 
 
-def _zip_problem(info: zipfile.ZipInfo, size: int) -> str | None:
+def _zip_problem(info: zipfile.ZipInfo) -> str | None:
     """Return why a member can't be read, as far as the directory shows."""
     kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == 3 else 0
     if kind not in (0, stat.S_IFREG):
         return _NOT_REGULAR
     if info.flag_bits & _ENCRYPTED:
         return "encrypted"
+    # `zipfile` doesn't bound the memory that others take.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return f"compression method {info.compress_type} is not supported (deflate and none are)"
     if info.volume:
         return "stored in another part of a multi-part archive"
-    if not 0 <= info.header_offset <= size - info.compress_size - _LOCAL_HEADER:
-        return "data lies outside the archive"
-    if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-        return "contradictory sizes in the archive"
-    # Even what doesn't shrink hardly grows; the size that is unpacked is looked at, too.
-    return size_problem(info.compress_size)
-
-
-@dataclass(frozen=True, slots=True)
-class ZipReader:
-    """Reads the members of a zip archive."""
-
-    archive: str
-    stamp: Stamp  # when it was listed
-
-    def read(self, item: Item) -> bytes:
-        """Return all bytes of a member, unpacked and checked against its CRC-32.
-
-        Damage takes no more memory than one byte above the size in the directory.
-        """
-        word = (1 << 64) - 1
-        offset, packed, rest = item.locator & word, item.locator >> 64 & word, item.locator >> 128
-        with _open_parts(self.archive, self.stamp) as read:
-            raw = read(_LOCAL_HEADER + _SLACK + packed, offset)
-            # A local header's extra fields may differ from those in the central directory.
-            lengths = (int.from_bytes(raw[at : at + 2], "little") for at in (26, 28))
-            before = _LOCAL_HEADER + sum(lengths)
-            data = raw[before : before + packed]
-            if len(data) < packed:
-                data = read(packed, offset + before)
-        is_intact = raw.startswith(b"PK\x03\x04") and len(data) == packed
-        if is_intact and rest >> 32 == zipfile.ZIP_DEFLATED:
-            with contextlib.suppress(zlib.error):
-                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, item.bytes + 1)
-        if not is_intact or len(data) != item.bytes or zlib.crc32(data) != rest & 0xFFFFFFFF:
-            what = "damaged in the archive, or wrong CRC-32"
-            raise DamagedItemError(what, path=self.describe(item))
-        return data
-
-    def describe(self, item: Item) -> str:
-        """Return the archive's path and the member's."""
-        return f"{self.archive}/{item.key}"
+    return size_problem(info.file_size)
 
 
 def _contents(file: BinaryIO) -> Any:
@@ -410,7 +390,7 @@ def list_tar(path: str, scratch: Path) -> Listing:
                     raise damaged_tar(path, "", error) from error
                 reader = spool.reader
     members = _tar_members(path, str(reader.files[0]), stamp[0])
-    return Listing(_checked(members, path, stamp[0]), reader)
+    return Listing(_with_images(members, path), reader)
 
 
 def damaged_tar(path: str, where: str, error: Exception, offset: int | None = None) -> SourceError:
@@ -434,8 +414,9 @@ def _tar_members(path: str, data: str, packed: int) -> Iterator[Entry]:
                     problem = "stored as a sparse file"
                 elif not header.isreg():
                     problem = _NOT_REGULAR
-                if not header.isdir():
-                    yield Entry(header.name, header.size, header.offset_data, problem)
+                entry = None if header.isdir() else _entry(header.name, header.size, problem)
+                if entry is not None:
+                    yield entry._replace(locator=header.offset_data)
         except ValueError as error:
             raise damaged_tar(path, last, error, offset) from error
         rest = file.read(_LONGEST_PADDING)

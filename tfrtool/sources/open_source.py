@@ -244,7 +244,7 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
             head = file.read(_HEAD)
             is_zip = head.startswith(b"PK\x03\x04") or zipfile.is_zipfile(file)
     if is_zip:
-        return list_zip(path)
+        return list_zip(path, scratch)
     named = path.lower().removesuffix(".gz").endswith(TABLE_NAMES)
     if named or (head.strip() and is_text(head)) or head.startswith(_COLUMNAR):
         return None

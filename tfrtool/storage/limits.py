@@ -17,8 +17,8 @@ FREE_UNPACKED_BYTES = 1024**3
 time."""
 
 MAX_UNPACKED_RATIO = 100
-"""Ratio of the unpacked size of an archive's images to the archive's size. Photographs hardly
-shrink, and bitmaps of drawings shrink to a tenth. A hundredth is typical of decompression bombs."""
+"""Ratio of the unpacked size of an archive to its own size. Photographs hardly shrink, and bitmaps
+of drawings shrink to a tenth. A hundredth is typical of decompression bombs."""
 
 MAX_LIBRARY_MEMORY = 8 * 1024**3
 """Memory of a process in which a C++ library reads a file, in bytes: four of the longest
