@@ -1,7 +1,9 @@
 """Check whether an image is usable and its bytes can be kept, and re-encode it if not."""
 
 import contextlib
+import enum
 import io
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,6 +38,17 @@ file it would be 4,096 bytes."""
 _DEFAULT = ImageRecipe()
 _UPRIGHT = 1
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+_MAX_VALUE = 65535
+
+_DARK = 64
+"""Images whose brightest value of 8 bits is below this are nearly black: 14 bits used as 16."""
+
+# PNG specification, 11.2.2: offset of the bit depth, before the colour type.
+_PNG_START, _PNG_DEPTH, _PNG_COLOUR = b"\x89PNG\r\n\x1a\n", 24, 2
+_DEEP_PPM = re.compile(
+    rb"P6(?:\s|#[^\r\n]{0,80}[\r\n])+\d+\s+\d+\s+(?:\d{4,5}|25[6-9]|2[6-9]\d|[3-9]\d\d)\s"
+)
+_BITS_PER_SAMPLE = 258  # TIFF 6.0, section 8
 
 UPRIGHTING = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -61,6 +74,17 @@ _JPEGS = ("JPEG", "MPO")
 _PNG_EFFORT = 6  # zlib's default level, named so that another Pillow can't change the bytes
 
 
+class Depth(enum.StrEnum):
+    """What becomes of an image with more than 8 bits per channel."""
+
+    KEPT = "kept"
+    """A PNG keeps them."""
+    REDUCED = "reduced"
+    """The high 8 bits stay."""
+    DARK = "dark"
+    """The high 8 bits stay, and are nearly black."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageVerdict:
     """What was found about one image."""
@@ -68,6 +92,7 @@ class ImageVerdict:
     format: str | None = None  # the true one, by Pillow's name ("JPEG"); None where it has none
     problem: str | None = None  # why it can't be used
     conversion: str | None = None  # why its bytes can't be kept, where the recipe would keep them
+    depth: Depth | None = None  # what becomes of its values, of an image with more than 8 bits
     size: tuple[int, int] | None = None  # width and height, of an image that opens
 
 
@@ -121,7 +146,7 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
     with image:
         size, encoded = image.size, header is None or recipe.always
         problem = _oversized(*image.size, recipe) if encoded else None
-        conversion = None
+        conversion = depth = None
         if problem is None:
             try:
                 if header is not None:
@@ -135,9 +160,69 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
         if problem is None:
             if image.mode == "F":
                 problem = "floating-point pixels are not supported"
-            elif not recipe.always:
+            elif header is None:
+                problem, depth = _depth_of(image, data, recipe)
+            if problem is None and not recipe.always:
                 conversion = _conversion(image, header, scans.end, recipe)
-        return ImageVerdict(format=image.format, problem=problem, conversion=conversion, size=size)
+        return ImageVerdict(
+            format=image.format, problem=problem, conversion=conversion, depth=depth, size=size
+        )
+
+
+def _depth_of(
+    image: Image.Image, data: bytes, recipe: ImageRecipe
+) -> tuple[str | None, Depth | None]:
+    """Return why the values of a decoded image can't be written, and what becomes of over 8 bits.
+
+    Pillow keeps 16 bits of grey. Of colours it gives only the high 8 bits.
+    """
+    if image.mode not in _SIXTEEN_BIT or "transparency" in image.info:
+        if not (_is_deep_png(data) or _DEEP_PPM.match(data) or max(_tiff_bits(image)) > 8):
+            return None, None
+        return None, Depth.KEPT if _is_copied(image, data, recipe) else Depth.REDUCED
+    extrema: Any = image.convert("I").getextrema()
+    low, high = extrema
+    if low < 0 or high > _MAX_VALUE:
+        return f"pixels of {low:,} to {high:,}, beyond the 16 bits that are supported", None
+    if recipe.encode is Encode.PNG:
+        return None, Depth.KEPT
+    return None, Depth.DARK if high >> _excess_bits(image) < _DARK else Depth.REDUCED
+
+
+def _is_deep_png(data: bytes) -> bool:
+    return data.startswith(_PNG_START) and data[_PNG_DEPTH] == 16
+
+
+def _tiff_bits(image: Image.Image) -> tuple[int, ...]:
+    """Return the bits per channel that a TIFF declares; 0 for anything else."""
+    bits = getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE) if image.format == "TIFF" else None
+    return bits if isinstance(bits, tuple) and bits else (0,)
+
+
+def _excess_bits(image: Image.Image) -> int:
+    """Return how many bits of grey values are beyond 8."""
+    (bits, *_) = _tiff_bits(image)
+    return bits - 8 if 8 < bits < 16 else 8
+
+
+def _is_copied(image: Image.Image, data: bytes, recipe: ImageRecipe) -> bool:
+    """Return whether a PNG of 16-bit colours, which Pillow can't write, is copied."""
+    is_plain = recipe.encode is Encode.PNG and recipe.resize is None
+    is_colour = _is_deep_png(data) and data[_PNG_DEPTH + 1] == _PNG_COLOUR
+    if not (is_plain and is_colour) or "transparency" in image.info:
+        return False
+    return orientation_of(image) == _UPRIGHT
+
+
+def _copy_pixels(data: bytes) -> bytes:
+    """Return a PNG with only its size and its pixels; it was decoded before."""
+    output, start = bytearray(_PNG_START), len(_PNG_START)
+    while start < len(data):
+        end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+        if data[start + 4 : start + 8] in (b"IHDR", b"IDAT", b"IEND"):
+            output += data[start:end]
+        start = len(data) if data[start + 4 : start + 8] == b"IEND" else end
+    return bytes(output)
 
 
 def _oversized(width: int, height: int, recipe: ImageRecipe) -> str | None:
@@ -187,7 +272,9 @@ def opaque(image: Image.Image) -> Image.Image:
         if image.mode in ("1", "CMYK", "YCbCr", "LAB", "HSV"):
             return image.convert("L" if image.mode == "1" else "RGB")
     if image.mode in _SIXTEEN_BIT:
-        return image.convert("I").point([value >> 8 for value in range(65536)], "L")
+        bits = _excess_bits(image)
+        values = [min(value >> bits, 255) for value in range(_MAX_VALUE + 1)]
+        return image.convert("I").point(values, "L")
     rgba = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
     canvas = Image.new("RGB", rgba.size, "white")
     canvas.paste(rgba, mask=rgba.getchannel("A"))
@@ -206,9 +293,9 @@ class RenderedImage(NamedTuple):
 def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
     """Re-encode a usable image; the same bytes and recipe always give the same bytes.
 
-    Of an animation the first frame counts; what is transparent becomes white; 16 bits become 8;
-    metadata and colour profiles are left out. ``Encode.KEEP`` makes a JPEG, as ``JPEG`` does:
-    baseline, of one channel if the image is grey, else of three.
+    Of an animation the first frame counts; what is transparent becomes white; 16 bits become 8,
+    but for `Depth.KEPT`; metadata and colour profiles are left out. ``Encode.KEEP`` makes a JPEG,
+    as ``JPEG`` does: baseline, of one channel if the image is grey, else of three.
 
     Pixels are turned upright before they are scaled if ``recipe.orient``. If not, they stay as
     they are stored, and the new file has the EXIF orientation of the old one. (A TIFF is turned
@@ -219,6 +306,8 @@ def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
     """
     try:
         with open_image(data) as stored:
+            if _is_copied(stored, data, recipe):
+                return RenderedImage(_copy_pixels(data), stored.height, stored.width, 3)
             orientation, image = _pixels(stored, recipe)
     except Exception as error:  # decoders raise anything on hostile bytes
         reason = decoder_reason(error)
@@ -246,10 +335,12 @@ def _pixels(stored: Image.Image, recipe: ImageRecipe) -> tuple[int, Image.Image]
             drafted = stored.draft(None, (int(size[0] * _GAP), int(size[1] * _GAP)))
             box = None if drafted is None else drafted[1]
         stored.load()
-    image = opaque(stored)
+    is_deep = recipe.encode is Encode.PNG and stored.mode in _SIXTEEN_BIT
+    is_deep = is_deep and "transparency" not in stored.info
+    image = stored.convert("I") if is_deep else opaque(stored)
     if size is not None and (size != image.size or box not in (None, (0, 0, *image.size))):
         image = image.resize(size, Image.Resampling.LANCZOS, box, reducing_gap=_GAP)
-    return orientation, image
+    return orientation, image.convert("I;16") if is_deep else image
 
 
 def rgb_image(data: bytes, resize: Resize | None = None) -> tuple[Image.Image, tuple[int, int]]:

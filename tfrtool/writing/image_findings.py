@@ -50,7 +50,7 @@ class SourceFindings:
 
     def add(self, position: int, finding: Finding) -> None:
         """Add the result for an image."""
-        if finding.problem is not None or finding.conversion is not None:
+        if finding[2:] != (None, None, None):
             texts = (text and sys.intern(text) for text in finding[1:])
             self._notable[position] = Finding(finding.digest, *texts)
         self.digests[position] = finding.digest

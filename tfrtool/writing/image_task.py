@@ -1,7 +1,7 @@
 """Shards of images: each image is read, checked, re-encoded if needed, and becomes a record."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field
@@ -58,6 +58,7 @@ class Finding(NamedTuple):
     format: str | None = None  # the true one, by Pillow's name
     problem: str | None = None  # why it can't be written
     conversion: str | None = None  # why its bytes can't be kept, where they would be
+    depth: str | None = None  # a `Depth`, of an image with more than 8 bits per channel
 
 
 class PlannedImage(NamedTuple):
@@ -110,7 +111,8 @@ class RecordMaker:
             if problem is None and self.features.has_objects:
                 problem = _annotation_problem(item, data)
             digest = digest_of(data) if problem is None else 0
-            finding = Finding(digest, verdict.format, problem, verdict.conversion)
+            conversion, depth = verdict.conversion, verdict.depth and verdict.depth.value
+            finding = Finding(digest, verdict.format, problem, conversion, depth)
         if finding.problem is not None and not self.skip_bad:
             where, hint = self.reader.describe(item), "use --on-error skip to skip such images"
             raise SourceError(finding.problem, path=where, hint=hint)
@@ -261,6 +263,8 @@ class ImageAccount:
         more: number of entries that are not in these lists.
         labels: number of records of each class, or of objects.
         lost: number of objects of skipped images.
+        depths: number of images with more than 8 bits per channel, by `Depth`.
+        deep: the smallest key of these images, by `Depth`.
         digests: `Finding.digest` of each image, in order, 8 bytes each.
     """
 
@@ -269,6 +273,8 @@ class ImageAccount:
     more: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    depths: dict[str, int] = field(default_factory=dict)
+    deep: dict[str, str] = field(default_factory=dict)
     digests: bytearray = field(default_factory=bytearray)
 
     def add(self, item: Item, finding: Finding, maker: RecordMaker) -> None:
@@ -281,8 +287,15 @@ class ImageAccount:
             return
         for label in labels:
             self.labels[label] = self.labels.get(label, 0) + 1
+        if finding.depth is not None:
+            self._add_depths({finding.depth: 1}, {finding.depth: item.key})
         if finding.conversion is not None:
             self._list("converted", (item.key, finding.format or "", finding.conversion))
+
+    def _add_depths(self, counts: Mapping[str, int], keys: Mapping[str, str]) -> None:
+        for depth, count in counts.items():
+            self.depths[depth] = self.depths.get(depth, 0) + count
+            self.deep[depth] = min(self.deep.get(depth, keys[depth]), keys[depth])
 
     def _list(self, name: str, *entries: Any) -> None:
         known = getattr(self, name)
@@ -304,6 +317,7 @@ class ImageAccount:
         self.more = dict(Counter(self.more) + Counter(other.more))
         self.labels = dict(Counter(self.labels) + Counter(other.labels))
         self.lost += other.lost
+        self._add_depths(other.depths, other.deep)
 
     def to_text(self) -> str:
         """Return JSON that `from_text` reads."""

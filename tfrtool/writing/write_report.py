@@ -1,6 +1,6 @@
 """The report of a write, done or planned, and the metadata of its dataset."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
@@ -19,6 +19,7 @@ from tfrtool.examples.tfds_metadata import (
     REPORT,
     DatasetInfo,
 )
+from tfrtool.images.audit import Depth
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import LeftOut, Source
 from tfrtool.storage.capped_list import CappedList
@@ -89,6 +90,7 @@ class WriteReport(RunReport):
             list is complete.
         annotations: result for the objects in the images, or None if there are none.
         notices: how the source was interpreted, where that is not obvious.
+        is_16_bit: whether PNG images have 16 bits per channel. Not in the JSON output.
     """
 
     version: str
@@ -101,6 +103,7 @@ class WriteReport(RunReport):
     truncated: Mapping[str, int] | None = field(default=None, compare=False)
     annotations: AnnotationReport | None = None
     notices: tuple[str, ...]
+    is_16_bit: bool = False
 
     def count(self, name: str) -> int:
         """Return the full length of a list, including the entries that it does not contain.
@@ -168,9 +171,24 @@ def report_on(
         truncated={name: count for name, count in beyond.items() if count} or None,
         annotations=_annotations(source, sum(total.labels.values()), total.lost, bad),
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
-        notices=source.notices,
+        notices=(*source.notices, *_depth_notices(total)),
+        is_16_bit=Depth.KEPT in total.depths,
         **more,
     )
+
+
+def _depth_notices(account: ImageAccount) -> Iterator[str]:
+    """Yield notes on images that lost bits."""
+    keeping = "--encode png keeps 16 bits of gray images, and of RGB PNG files without --resize"
+    scaling = "use --encode png to keep the values, or scale them first"
+    dark = "16 bits became 8 and nearly black, because the highest bits are unused,"
+    for depth, what, advice in (
+        (Depth.REDUCED, "16 bits per channel became 8", keeping),
+        (Depth.DARK, dark, scaling),
+    ):
+        if count := account.depths.get(depth):
+            images = f"{count:,} image{'' if count == 1 else 's'}"
+            yield f"{what} in {images}, such as {printable(account.deep[depth])}; {advice}"
 
 
 def _annotations(
@@ -219,7 +237,8 @@ def metadata_texts(report: WriteReport, source: Source, recipe: ImageRecipe) -> 
     encode, size = recipe.encode, recipe.resize
     encoding = "jpeg" if encode is Encode.KEEP else encode.value
     sides = (size.height, size.width) if size and size.height and size.width else None
-    described = features.features_json(len(source.labels), encoding, sides)
+    dtype = "uint16" if report.is_16_bit else "uint8"
+    described = features.features_json(len(source.labels), encoding, sides, dtype)
     texts = dataset_texts(_label_texts(source), described, info.to_json())
     return {**texts, REPORT: json_text(report.to_json())}
 

@@ -264,12 +264,17 @@ class RecordFeatures:
         return {start + name: feature for name, feature in features.items()}
 
     def features_json(
-        self, class_count: int, encoding: str = "jpeg", size: tuple[int, int] | None = None
+        self,
+        class_count: int,
+        encoding: str = "jpeg",
+        size: tuple[int, int] | None = None,
+        dtype: str = "uint8",
     ) -> Json:
         """Return the contents of features.json.
 
         The encoding is "jpeg" or "png"; or "raw", for uint8 pixels, row by row, of three channels:
-        then ``size`` is the height and width of all images, if they are alike. Where they differ,
+        then ``size`` is the height and width of all images, if they are alike. The ``dtype`` of
+        encoded images is uint8 or uint16. Where sizes differ,
         TFDS can't give raw pixels a shape, and reads them as bytes.
         """
         text, number = connector("Text", text={}), connector("Tensor", "int64")
@@ -279,7 +284,7 @@ class RecordFeatures:
         data = connector("Tensor", "string")
         image = connector("Tensor", "uint8", (*size, 3), "bytes") if size else data
         if encoding != "raw":
-            content = {"dtype": "uint8", "shape": dimensions(-1, -1, 3), "encodingFormat": encoding}
+            content = {"dtype": dtype, "shape": dimensions(-1, -1, 3), "encodingFormat": encoding}
             image = connector("Image", image=content)
         special = {"image": image, "image/encoded": image, "objects/label": classes}
         if self.label is not LabelKind.NUMBER:
