@@ -449,7 +449,7 @@ ELSEWHERE = {
     "use --column NAME:int64 to write a table's numbers": "tests/sources/test_value_columns.py",
     "use --label-column NAME to read": "tests/writing/test_columns_and_labels.py does",
     "unpack it, and pass the folder: {} has the labels": "tests/sources/test_chosen_columns.py",
-    "of SOURCE, or use --label-depth": "tests/cli/test_write.py does",
+    "move them out of SOURCE": "tests/cli/test_write.py does, or uses --label-depth",
     "use unique ids for the images": "test_annotation_round_trips.py has some",
     "use the same id for a category in all files": "test_annotation_round_trips.py has one",
     "pipe a shard into it": "test_standard_input.py runs it",

@@ -97,15 +97,55 @@ def test_a_class_may_be_called_test() -> None:
     assert source.splits == ()
 
 
-def test_an_unlabelled_test_split_is_rejected() -> None:
-    """Flat images beside class folders of other splits have no class, and no class is made up."""
-    source = _arrange("train/cat/1.jpg", "train/dog/1.jpg", "test/1.jpg", "odd.jpg")
+def test_a_test_split_without_class_folders_has_no_labels() -> None:
+    """Its images are items without a label, and no class is made up; other splits need labels."""
+    source = _arrange("train/cat/1.jpg", "train/dog/1.jpg", "test/1.jpg", "val/2.jpg", "odd.jpg")
     assert source.labels == ("cat", "dog")
-    assert source.splits == ("train",)
+    assert source.splits == ("train", "test")
+    assert _meaning(source)["test/1.jpg"] == ("test", "")
     assert {entry.key: entry.reason for entry in source.rejected} == {
-        "test/1.jpg": "not in a class folder",
+        "val/2.jpg": "not in a class folder",
         "odd.jpg": "not in a split folder",
     }
+    assert source.notices == ("split test has no class folders; its images get no label (-1): 1",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "meanings"),
+    [
+        (
+            (
+                "seg_train/seg_train/sea/1.jpg",
+                "seg_test/seg_test/sea/1.jpg",
+                "seg_pred/seg_pred/1.jpg",
+            ),
+            ["train sea", "test sea", "pred "],
+        ),
+        (
+            ("x/Training_Set/car/1.jpg", "x/Test_Set/train/2.jpg", "x/Test_Set/car/2.jpg"),
+            ["train car", "test train", "test car"],
+        ),
+        (
+            ("train/A/1.jpg", "test/A/1.jpg", "copy/train/B/2.jpg", "copy/val/B/3.jpg"),
+            ["train A", "test A", "train B", "validation B"],
+        ),
+        (
+            ("cat/train/1.jpg", "cat/test/2.jpg", "dog/train/3.jpg"),
+            ["train cat", "test cat", "train dog"],
+        ),
+        (("m/a/train/ok/1.jpg", "m/b/test/bad/2.jpg"), ["train ok", "test bad"]),
+        (("train/images/A/1.jpg", "test/images/2.jpg"), ["train A", "test "]),
+        (("my/TESTING/A/1.jpg", "my/TESTING/B/2.jpg"), ["test A", "test B"]),
+        (
+            ("road/car/1.jpg", "road/bus/1.jpg", "rail/train/3.jpg"),
+            ["None road", "None road", "None rail"],
+        ),
+    ],
+)
+def test_splits_at_any_depth(keys: tuple[str, ...], meanings: list[str]) -> None:
+    """Folders that are named like splits are splits wherever they are, unless they are classes."""
+    found = _meaning(_arrange(*keys))
+    assert [f"{found[key][0]} {found[key][1]}" for key in keys] == meanings
 
 
 def test_labels_from_names() -> None:

@@ -175,3 +175,28 @@ def test_splits_of_a_source_can_be_ignored(tmp_path: Path) -> None:
     assert sum(split.records for split in report.splits.values()) == 40
     alone = tfrtool.write(tmp_path / "s", tmp_path / "e", ignore_splits=True, dry_run=True)
     assert [*alone.splits] == ["train"]
+
+
+def test_a_split_without_labels(tmp_path: Path) -> None:
+    """Its images have TFDS' label -1; without splits they would be in training, and are skipped."""
+    for split in ("seg_train", "seg_test"):
+        write_class_folders(tmp_path / "in" / split / split, count=2)
+    folder = tmp_path / "in" / "seg_pred" / "seg_pred"
+    folder.mkdir(parents=True)
+    (folder / "7.jpg").write_bytes(image_bytes(tint=7))
+    source, dataset = tmp_path / "in", tmp_path / "shards"
+    report = tfrtool.write(source, dataset)
+    assert {name: split.records for name, split in report.splits.items()} == {
+        "train": 4,
+        "test": 4,
+        "pred": 1,
+    }
+    assert [
+        batch["label"].to_pylist() for batch in tfrtool.read_table([*dataset.glob("*pred*")])
+    ] == [[-1]]
+    assert not tfrtool.verify([dataset]).faults
+    report = tfrtool.write(source, tmp_path / "merged", ignore_splits=True)
+    assert report.splits["train"].records == 8
+    assert [(one.key, one.reason) for one in report.rejected] == [
+        ("seg_pred/seg_pred/7.jpg", "no label")
+    ]

@@ -80,7 +80,10 @@ def splits_lines(report: "WriteReport | JobReport", noun: str, about: str = "") 
     for name, split in report.splits.items():
         counts = [f"{count:,} {printable(label)}" for label, count in split.labels.items()]
         text = f"{name}: {human_count(split.records, 'record')}"
-        text += f" ({of_objects}{some_of(counts, _LABELS_SHOWN)})" if counts else ""
+        if counts and not of_objects and not any(split.labels.values()):
+            text += " (no labels)"
+        elif counts:
+            text += f" ({of_objects}{some_of(counts, _LABELS_SHOWN)})"
         yield f"{text}, {human_count(len(split.shards), noun)}, {about}{human_bytes(split.bytes)}"
         if report.dry_run:
             shards = [

@@ -195,6 +195,23 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
     )
 
 
+def with_splits_merged(source: Source, scratch: Path) -> Source:
+    """Return a source without splits; images of a split without labels are left out and listed."""
+    source = replace(source, splits=())
+    if source.features.label is not LabelKind.CLASS or all(item.label for item in source.items):
+        return source
+    items, rejected = ItemTable(scratch), CappedList[LeftOut](MAX_LISTED)
+    for entry in source.rejected:
+        rejected.add(entry)
+    for item in source.items:
+        if item.label:
+            items.add(item)
+        else:
+            rejected.add(LeftOut(key=item.key, reason="no label"))
+    more = rejected.more + source.more_rejected
+    return replace(source, items=items, rejected=tuple(rejected.entries), more_rejected=more)
+
+
 def _integer(label: str) -> str:
     if not _INTEGER.fullmatch(label) or not -(2**63) <= int(label) < 2**63:
         raise UnfitError(f"label '{_shown(label)}' is not a 64-bit integer")

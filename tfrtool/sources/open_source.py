@@ -158,7 +158,7 @@ def _tables_in(folder: Path) -> dict[str, Path]:
 def _only_folder(folder: Path) -> str | None:
     """Return the only folder in a folder that has no images; None without one."""
     inner = list[str]()
-    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+    with suppress(OSError, ValueError), os.scandir(str(folder)) as entries:
         for entry in islice((one for one in entries if not is_clutter(one.name)), _MOST_ENTRIES):
             if is_image_name(entry.name) or (inner and entry.is_dir()):
                 return None

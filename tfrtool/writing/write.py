@@ -14,6 +14,7 @@ from tfrtool.images.recipe import Encode
 from tfrtool.records.compression import Compression
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.items import Source
+from tfrtool.sources.label_choice import with_splits_merged
 from tfrtool.sources.open_source import TABLE_NAMES, open_source
 from tfrtool.storage.arguments import as_path, as_text
 from tfrtool.writing.image_findings import SourceFindings, check_all
@@ -185,7 +186,7 @@ class ImageJob:
         )
         source = open_source(self._source_text, *arguments)
         if options.ignore_splits:
-            source = replace(source, splits=())
+            source = with_splits_merged(source, scratch)
         if source.splits and options.splits:
             raise UsageError(
                 "--split cannot be used: the source has its own splits "

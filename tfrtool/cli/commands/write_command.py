@@ -90,7 +90,7 @@ def _warn_of(report: "WriteReport") -> None:
         absent = [printable(label) for label, count in split.labels.items() if not count]
         if len(split.labels) - len(absent) == 1 and report.annotations is None:
             warn(f"split {name!r} has only one class; a classifier needs at least two")
-        elif absent:
+        elif absent and (len(absent) < len(split.labels) or report.annotations is not None):
             warn(f"split {name!r} has no images of {some_of(absent, _SHOWN)}")
     for message in report.warnings:
         warn(message)

@@ -16,7 +16,7 @@ OBJECTS, TFDS_OBJECTS = "image/object/", "objects/"
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 UNKNOWN = -1
-"""The id or area of an object that has none."""
+"""The id or area of an object that has none, and TFDS' label of an image that has none."""
 
 
 class ObjectField(NamedTuple):
@@ -191,7 +191,7 @@ class RecordFeatures:
             features = {"image": image.data, "image/filename": filename}
             if self.label is not LabelKind.NONE:
                 several = self.label is LabelKind.CLASSES
-                features["label"] = _list(DType.INT64, labels) if several else labels[0]
+                features["label"] = _list(DType.INT64, labels) if several else [*labels, UNKNOWN][0]
             if image.format == "raw":
                 features |= {**sides, "image/channels": 3}
         else:

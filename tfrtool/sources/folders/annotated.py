@@ -56,6 +56,11 @@ def is_annotation(folder: str) -> bool:
     return _role(folder) in ("marks", "split_marks")
 
 
+def is_images_folder(folder: str) -> bool:
+    """Return whether a folder's name says that it holds images, and not which class they are."""
+    return _role(folder) == "images"
+
+
 def without_roles(key: str) -> str:
     """Return a path without suffix, and without folders that say what files are."""
     *folders, name = key.rpartition(".")[0].split("/")

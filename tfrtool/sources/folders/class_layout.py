@@ -6,7 +6,8 @@ One function serves all trees, so that an archive means the same as the folder t
 import enum
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from tfrtool.sources.folders.annotated import (
     annotations_hint,
     check_classes,
     check_masks,
+    is_images_folder,
     write_command,
 )
+from tfrtool.sources.folders.folder_layout import (
+    FOLDER_SPLITS,
+    FolderLayout,
+    FolderMeaning,
+)
 from tfrtool.sources.folders.listing import (
-    SPLIT_NAMES,
-    SPLIT_ORDER,
     Entry,
     Listing,
     is_image_name,
@@ -34,6 +39,7 @@ from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
+_NO_LABEL_IN_NAME = "no label in the file name before a dot, hyphen or underscore"
 _SEPARATED = re.compile(r"[._-]")
 
 
@@ -59,9 +65,8 @@ def arrange(
 
     Folders around everything are skipped: a tree with ``PetImages/Cat/1.jpg`` and
     ``PetImages/Dog/1.jpg`` has the classes Cat and Dog. A folder inside a class belongs to it,
-    which a notice reports; it is an error if it is named like a class. Several folders are splits
-    if all of them have the names of splits, such as ``train`` and ``validation``. A single one is
-    skipped, since its share of the whole is unknown.
+    which a notice reports; it is an error if it is named like a class. `FolderLayout` finds the
+    splits. Images of a test split that has no class folders get no label.
 
     Args:
         listing: the files of the tree; it can't be read again.
@@ -75,16 +80,17 @@ def arrange(
         UsageError: the depth is above the class folders.
     """
     tree = _Tree(listing.entries, scratch)
-    prefix, splits = _layout(tree, label_from)
-    usual = prefix.count("/") + bool(splits) + 1
-    if depth is not None and splits and depth < usual:
-        what = f"--label-depth must be at least {usual}, got {depth}: the splits "
-        what += f"{', '.join(sorted(splits))} are above the class folders"
+    is_named = label_from is LabelFrom.FILENAME
+    layout = FolderLayout(tree.folders, is_named=is_named, depth=depth)
+    if depth is not None and depth < (least := layout.least_depth(depth)):
+        what = f"--label-depth must be at least {least}, got {depth}: the splits "
+        what += f"{', '.join(sorted(layout.splits))} are above the class folders"
         raise UsageError(what, path=where)
     classes: dict[str | None, set[str]] = {}
+    counts = Counter[str]()  # of images without labels, by split
     items = ItemTable(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
-    known = dict[str, tuple[str | None, str | None, str]]()  # by folders
+    meanings = dict[str, FolderMeaning]()  # by folders
     for key, size, locator, problem in tree.files():
         if problem is None and not is_image_name(key):
             if unread := why_unread(key, listing.reader):
@@ -92,61 +98,93 @@ def arrange(
             else:
                 ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
-        folder = key[: key.rfind("/")] if label_from is LabelFrom.FOLDER else key
-        if (meaning := known.get(folder)) is None:
-            meaning = label, split, _ = _meaning(key, prefix, splits, label_from, depth)
-            if label_from is LabelFrom.FOLDER:
-                known[folder] = meaning
-            if label is not None and (unfit := label_problem(label)):
-                path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
-                raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
-        label, split, reason = meaning
+        folder = key.rpartition("/")[0]
+        if (meaning := meanings.get(folder)) is None:
+            meanings[folder] = meaning = layout.meaning(folder)
+        split, label, _, reason = meaning
+        if is_named and (split is not None or not layout.splits):
+            label, reason = _label_in_name(key), _NO_LABEL_IN_NAME
+        if label is not None and label not in classes.get(split, ()):
+            _check_label(label, key, where)
+        if split in layout.unlabeled:
+            label = ""
+            counts[split] += problem is None
         problem = problem or size_problem(size)
         if label is None or problem:
             rejected.add(LeftOut(key=key, reason=problem or reason))
             continue
         items.add(Item(key, label, size, locator, split))
         classes.setdefault(split, set()).add(label)
-    labels = set[str]().union(*classes.values())
+    labels = set[str]().union(*classes.values()) - {""}
     check_masks(tree.folders, where)
-    unclassed = None
-    if label_from is LabelFrom.FOLDER:
-        unclassed = _without_class(items, classes, tree, where)
+    labelled = {split: names for split, names in classes.items() if split not in counts}
+    unclassed = None if is_named else _without_class(items, labelled, tree, where)
     if unclassed:
         rejected = CappedList[LeftOut]()
         rejected.add(LeftOut(key=unclassed, reason="not in a class folder"))
     if unclassed or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
-    notices: tuple[str, ...] = ()
-    deep = (one for one in tree.folders if one.count("/") >= usual)
-    nested = sorted(one for one in deep if one.split("/")[usual - 1] in labels)
-    if label_from is LabelFrom.FOLDER and depth is None and nested:
-        names = {label.casefold() for label in labels}
-        for folder in nested:
-            if names.intersection(folder.casefold().split("/")[usual:]):
-                raise SourceError(
-                    "class folders contain folders named like classes",
-                    path=where,
-                    found=f"{printable(folder)}/",
-                    hint=f"move them out of SOURCE, or use --label-depth {usual} to make them part "
-                    f"of the enclosing class, or --label-depth {usual + 1} for the folders inside",
-                )
-        notices = (
-            f"labels are the folders at depth {usual}, such as "
-            f"'{printable(nested[0].split('/')[usual - 1])}' for {printable(nested[0])}/; use "
-            f"--label-depth {usual + 1} for the folders inside",
-        )
+    notices = [
+        f"split {split} has no class folders; its images get no label (-1): {count:,}"
+        for split, count in sorted(counts.items())
+    ]
+    if not is_named and depth is None:
+        notices += _nested_notices(tree.folders, layout, labels, where)
     return Source(
         items=items,
         labels=tuple(sorted(labels)),
         reader=listing.reader,
-        notices=notices,
-        splits=tuple(name for name in SPLIT_ORDER if name in classes),
+        notices=tuple(notices),
+        splits=tuple(name for name in FOLDER_SPLITS if name in classes),
         rejected=tuple(rejected.entries),
         ignored=tuple(ignored.entries),
         more_rejected=rejected.more,
         more_ignored=ignored.more,
     )
+
+
+def _check_label(label: str, key: str, where: str) -> None:
+    if unfit := label_problem(label):
+        path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
+        raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
+
+
+def _label_in_name(key: str) -> str | None:
+    stem = key[key.rfind("/") + 1 : key.rfind(".")]
+    match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
+    label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
+    return label or None
+
+
+def _nested_notices(
+    folders: Collection[str], layout: FolderLayout, labels: Collection[str], where: str
+) -> Iterator[str]:
+    """Yield what to know of folders in classes; SourceError if one is named like a class."""
+    names, first = {label.casefold() for label in labels}, None
+    found = {folder: layout.meaning(folder) for folder in sorted(folders)}
+    depths = {one.depth for one in found.values() if one.label in labels}
+    for folder, (split, label, depth, _) in found.items():
+        inner = [one for one in folder.split("/")[depth:] if not is_images_folder(one)]
+        if label is None or label not in labels or not inner or split in layout.unlabeled:
+            continue
+        first = first or (folder, label, depth)
+        if names.intersection(map(str.casefold, inner)):
+            hint = "move them out of SOURCE"
+            if len(depths) == 1:
+                hint += f", or use --label-depth {depth} to make them part of the enclosing class, "
+                hint += f"or --label-depth {depth + 1} for the folders inside"
+            raise SourceError(
+                "class folders contain folders named like classes",
+                path=where,
+                found=f"{printable(folder)}/",
+                hint=hint,
+            )
+    if first is not None:
+        folder, label, depth = first
+        yield (
+            f"labels are the folders at depth {depth}, such as '{printable(label)}' for "
+            f"{printable(folder)}/; use --label-depth {depth + 1} for the folders inside"
+        )
 
 
 class _Tree:
@@ -184,62 +222,6 @@ def _without_class(
     """Return the key of an image in a split whose labels are not classes; None without any."""
     splits = {one for one, names in classes.items() if not check_classes(names, tree.others, where)}
     return next((item.key for item in items if item.split in splits), None) if splits else None
-
-
-def _layout(tree: _Tree, label_from: LabelFrom) -> tuple[str, dict[str, str]]:
-    """Return the folder of a tree that holds classes or splits, and the splits.
-
-    The folder comes with its slash.
-    """
-    # Images next to the uppermost folders belong to no class, and don't count.
-    named = label_from is LabelFrom.FILENAME
-    paths = {folder and f"{folder}/" for folder in tree.folders if folder or named}
-    start = os.path.commonprefix([*paths])  # noqa: RUF071
-    prefix = start[: start.rfind("/") + 1]
-    below = {path[len(prefix) :] for path in paths}
-    tops = {path.partition("/")[0] for path in below if path}
-    splits = _as_splits(tops) if len(tops) > 1 else {}
-    if named:
-        return prefix, splits
-    deep = any(path.count("/") > 1 for path in below)
-    if prefix and "" in below:
-        # The images' folder is itself a class, not what holds the classes.
-        outer, slash, last = prefix[:-1].rpartition("/")
-        prefix, deep = outer + slash, len(below) > 1
-        tops, splits = {last}, {}
-    if not splits and not deep:
-        splits = _as_splits(tops)  # no classes in them: nothing will have a label
-    return prefix, splits
-
-
-def _as_splits(folders: Iterable[str]) -> dict[str, str]:
-    splits = {folder: SPLIT_NAMES.get(folder.lower(), "") for folder in folders}
-    return splits if all(splits.values()) else {}
-
-
-def _meaning(
-    key: str, prefix: str, splits: Mapping[str, str], label_from: LabelFrom, depth: int | None
-) -> tuple[str | None, str | None, str]:
-    """Return an image's label and split, or why it has none."""
-    below = key[len(prefix) :] if key.startswith(prefix) else ""
-    split = None
-    if splits:
-        top, slash, below = below.partition("/")
-        split = splits.get(top) if slash else None
-        if split is None:
-            return None, None, "not in a split folder"
-    if label_from is LabelFrom.FILENAME:
-        stem = key[key.rfind("/") + 1 : key.rfind(".")]
-        match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
-        label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
-        return label or None, split, "no label in the file name before a dot, hyphen or underscore"
-    if depth is not None:
-        folders = key.split("/")[:-1]
-        if len(folders) < depth:
-            return None, split, f"not in a folder at depth {depth}"
-        return folders[depth - 1], split, ""
-    label, slash, _ = below.partition("/")
-    return label if slash else None, split, "not in a class folder"
 
 
 def _nothing(
