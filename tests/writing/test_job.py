@@ -18,7 +18,7 @@ from tfrtool.records.framing import frame
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_member
-from tfrtool.writing.job import FileTask, JobPlan, run_job
+from tfrtool.writing.job import FileTask, Job, JobPlan, report_records
 from tfrtool.writing.job_report import JobReport, Written
 from tfrtool.writing.run_options import Existing, JobSettings
 
@@ -62,8 +62,12 @@ def _run(
     settings = JobSettings(
         folder=folder, name="n", version="1.0.0", existing=Existing(existing), **more
     )
-    plan, texts = JobPlan(tasks=tasks), {"label.labels.txt": "a\n"}
-    return run_job(settings, "reshard", {"n": 1}, lambda _: plan, lambda *_: texts)
+    plan, texts = JobPlan(tasks=tasks, options={"n": 1}), {"label.labels.txt": "a\n"}
+    with Job(settings, "reshard") as job:
+        job.begin(plan)
+        report = report_records(job, job.write(tasks), texts)
+        job.publish(report, texts)
+    return report
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -14,9 +14,9 @@ from tfrtool.errors import UsageError, WriteError
 from tfrtool.images.recipe import ImageRecipe
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.image_findings import SourceFindings
-from tfrtool.writing.image_task import Finding, RecordMaker
+from tfrtool.writing.image_task import Finding, ImageShard, RecordMaker
 from tfrtool.writing.write_options import WriteOptions
-from tfrtool.writing.write_plan import PlannedShard, plan_shards
+from tfrtool.writing.write_plan import plan_shards
 
 HALVES = {"train": 0.5, "test": 0.5}
 
@@ -44,7 +44,7 @@ def make_options(**changes: Any) -> WriteOptions:
     return WriteOptions(**{"shards": 1, **changes})
 
 
-def _plan(items: list[Item], options: WriteOptions) -> list[PlannedShard]:
+def _plan(items: list[Item], options: WriteOptions) -> list[ImageShard]:
     items = sorted(items, key=lambda item: item.key)
     source = Source(
         items=tuple(items),
@@ -58,7 +58,7 @@ def _plan(items: list[Item], options: WriteOptions) -> list[PlannedShard]:
     return plan_shards(source, options, maker, findings)[0]
 
 
-def _keys(tasks: list[PlannedShard]) -> list[list[str]]:
+def _keys(tasks: list[ImageShard]) -> list[list[str]]:
     return [[image.item.key for image in task.images] for task in tasks]
 
 

@@ -23,8 +23,8 @@ from tfrtool.examples.objects.record_features import LabelKind, RecordFeatures
 from tfrtool.sources.grouping import group_by_name, group_number
 from tfrtool.sources.items import Item, Source
 from tfrtool.writing.image_findings import SourceFindings
-from tfrtool.writing.image_task import Finding, RecordMaker
-from tfrtool.writing.write_plan import PlannedShard, plan_shards
+from tfrtool.writing.image_task import Finding, ImageShard, RecordMaker
+from tfrtool.writing.write_plan import plan_shards
 
 THREE = {"train": 0.7, "validation": 0.2, "test": 0.1}
 SHARES = st.lists(st.integers(1, 9), min_size=2, max_size=5).map(
@@ -58,10 +58,10 @@ def _splits(
     shards = _planned(
         source, options, [(digests or {}).get(k, n + 1000) for n, k in enumerate(keys)]
     )
-    return {image.item.key: shard.name.split for shard in shards for image in shard.images}
+    return {image.item.key: shard.split for shard in shards for image in shard.images}
 
 
-def _planned(source: Source, options: Any, digests: Iterable[int]) -> list[PlannedShard]:
+def _planned(source: Source, options: Any, digests: Iterable[int]) -> list[ImageShard]:
     findings, maker = SourceFindings(len(source.items)), RecordMaker(source, options.recipe)
     for position, digest in enumerate(digests):
         findings.add(position, Finding(digest + 1))
@@ -163,7 +163,7 @@ def test_objects_have_their_share() -> None:
     for shard in _planned(source, options, range(1, 1001)):
         for image in shard.images:
             for label in ("images", *maker.labels_of(image.item)):
-                counts[label][shard.name.split] += 1
+                counts[label][shard.split] += 1
     for label, count in counts.items():
         for split, share in THREE.items():
             off = abs(count[split] - share * count.total())

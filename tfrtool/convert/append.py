@@ -5,7 +5,6 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,16 @@ from tfrtool.storage.atomic_files import linked
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
-from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
-from tfrtool.writing.job_report import Faults, FinishedFile, JobReport, ShardReport, Written
+from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, report_records
+from tfrtool.writing.job_report import (
+    Faults,
+    FinishedFile,
+    JobReport,
+    ShardReport,
+    Written,
+    split_infos,
+    split_reports,
+)
 from tfrtool.writing.publish import listed_shards, read_object
 from tfrtool.writing.run_options import JobSettings, dataset_identity
 
@@ -157,9 +164,15 @@ def append(
         raise DatasetError(lack.fault.message, path=lack.path)
     _check_holds_records(source, root)
     carried = CarriedMetadata([root], before.paths)
-    plan = partial(_plan_version, source, settings, before, options)
-    facts, texts = {"split": options.split}, partial(carried.texts, settings.name, settings.version)
-    return run_job(settings, "append", facts, plan, texts)
+    with Job(settings, "append") as job:
+        plan = _plan_version(source, settings, before, options, job.scratch)
+        job.begin(plan)
+        files = job.write(plan.tasks)
+        splits = split_infos(split_reports(files))
+        texts = carried.texts(settings.name, settings.version, splits)
+        report = report_records(job, files, texts)
+        job.publish(report, texts)
+    return report
 
 
 def _new_version(root: AnyPath, options: AppendOptions) -> JobSettings:
@@ -203,6 +216,7 @@ def _plan_version(
         added,
         tasks=numbered([*link_tasks, *added.tasks], settings.name),
         inputs=[*((str(task.source), task.stamp) for task in link_tasks), *added.inputs],
+        options={**settings.identity, "split": options.split},
         warnings=(*notes, *added.warnings),
     )
 

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError
@@ -79,9 +78,7 @@ class CarriedMetadata:
             for name in sorted(names)
         ]
 
-    def texts(
-        self, name: str, version: str, splits: Sequence[SplitInfo], _: Path | None = None
-    ) -> dict[str, str]:
+    def texts(self, name: str, version: str, splits: Sequence[SplitInfo]) -> dict[str, str]:
         """Return the files that describe a dataset of these splits, by their names, in order."""
         info = {**self.info, "fileFormat": "tfrecord", "name": name, "version": version}
         info["splits"] = [split.to_json() for split in splits]

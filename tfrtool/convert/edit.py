@@ -52,7 +52,6 @@ from tfrtool.examples.tfds_metadata import (
     LABEL_MAP,
     LABEL_SIGNS,
     Json,
-    SplitInfo,
     connector,
     dimensions,
     labels_file,
@@ -76,8 +75,16 @@ from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
-from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
-from tfrtool.writing.job_report import DROPPED, Faults, JobReport, Written
+from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, report_records
+from tfrtool.writing.job_report import (
+    DROPPED,
+    Faults,
+    FinishedFile,
+    JobReport,
+    Written,
+    split_infos,
+    split_reports,
+)
 from tfrtool.writing.run_options import JobSettings
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -422,23 +429,37 @@ def edit(
         changes.check(known)
         _edit_types(carried, changes)
         tasks = _edit_tasks(found, changes, settings)
+        facts = changes.to_json() | ({"class_map": [*options.class_map]} if class_map else {})
         plan = JobPlan(
             tasks=tasks,
             inputs=[(str(task.source), task.stamp, task.changes) for task in tasks],
+            options={**settings.identity, **facts, "on_error": options.on_error},
             faults=faults_of(found, {}, stop=settings.stop),
             warnings=(*found.notes, *carried.warnings),
         )
+        with Job(settings, "edit") as job:
+            job.begin(plan)
+            files = job.write(tasks)
+            texts = _edited_texts(job, files, carried, changes, known) if job.folder else {}
+            report = report_records(job, files, texts)
+            job.publish(report, texts)
+    return report
 
-        def metadata(splits: Sequence[SplitInfo], folder: Path) -> Mapping[str, str]:
-            has_records = any(split.records for split in splits)
-            staged = [folder / task.name for task in tasks] if has_records else []
-            edit_class_metadata(changes.classes, carried.labels, carried.features)
-            _edit_metadata(carried, changes, known, staged)
-            return carried.texts(settings.name, settings.version, splits)
 
-        facts = changes.to_json() | ({"class_map": [*options.class_map]} if class_map else {})
-        facts |= {"on_error": options.on_error}
-        return run_job(settings, "edit", facts, lambda _: plan, metadata)
+def _edited_texts(
+    job: Job,
+    files: Sequence[FinishedFile],
+    carried: CarriedMetadata,
+    changes: Changes,
+    known: Collection[str],
+) -> dict[str, str]:
+    """Return the metadata of edited files, which are in the folder of the job."""
+    splits, staged = split_infos(split_reports(files)), list[AnyPath]()
+    if job.folder and any(split.records for split in splits):
+        staged = [job.folder / file.shard.path for file in files]
+    edit_class_metadata(changes.classes, carried.labels, carried.features)
+    _edit_metadata(carried, changes, known, staged)
+    return carried.texts(job.settings.name, job.settings.version, splits)
 
 
 def _changes_of(options: EditOptions, shards: Sequence[AnyPath]) -> Changes:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -39,8 +38,14 @@ from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath
-from tfrtool.writing.job import FileTask, JobPlan, numbered, run_job
-from tfrtool.writing.job_report import Faults, JobReport, Written
+from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, report_records
+from tfrtool.writing.job_report import (
+    Faults,
+    JobReport,
+    Written,
+    split_infos,
+    split_reports,
+)
 from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many_shards
 from tfrtool.writing.write_plan import cut_by_size
 
@@ -195,29 +200,31 @@ def copy_records(
     settings = replace(options.settings(as_path(dataset)), workers=options.pool)
     found = find_sources(sources, settings.folder)
     carried = CarriedMetadata(found.folders, found.paths)
-
-    def plan(scratch: Path) -> JobPlan:
-        needed_for = None if shuffle_seed is None else "--shuffle"
-        workers, on_progress = settings.workers, settings.on_progress
-        copies.enter_context(local_copies(found.paths, workers, on_progress, needed_for=needed_for))
+    workers, on_progress = settings.workers, settings.on_progress
+    needed_for = None if shuffle_seed is None else "--shuffle"
+    copies = local_copies(found.paths, workers, on_progress, needed_for=needed_for)
+    worth = _MIN_BYTES_PER_PROCESS[options.compression == "none"]
+    with Job(settings, command, worth=worth) as job, copies:
         if not options.allow_mixed:
             _check_features(as_paths(sources), found, workers)
-        selection = _selection(found, settings, scratch, select)
+        selection = _selection(found, settings, job.scratch, select)
         tasks, empty = _copy_tasks(selection, options, settings, shuffle_seed)
-        return JobPlan(
+        plan = JobPlan(
             tasks=tasks,
             inputs=[shard.identity for shard in selection.table.shards],
+            options={**settings.identity, **_written_as(options, shuffle_seed), **rules},
             read=None if select is None else selection.table.read,
             faults=selection.table.faults,
             skipped=selection.skipped,
             warnings=[*found.notes, *carried.warnings, *empty],
         )
-
-    facts = {**_written_as(options, shuffle_seed), **rules}
-    worth = _MIN_BYTES_PER_PROCESS[options.compression == "none"]
-    metadata = partial(carried.texts, settings.name, settings.version)
-    with ExitStack() as copies:
-        return run_job(settings, command, facts, plan, metadata, worth)
+        job.begin(plan)
+        files = job.write(tasks)
+        splits = split_infos(split_reports(files))
+        texts = carried.texts(settings.name, settings.version, splits)
+        report = report_records(job, files, texts)
+        job.publish(report, texts)
+    return report
 
 
 def _written_as(options: CopyOptions, shuffle_seed: int | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Check all images before a write, where its plan needs their content: copies and bad images."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import map_shards, run_in_order
-from tfrtool.errors import printable
+from tfrtool.errors import SourceError, printable
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Check
 from tfrtool.sources.items import Item, Source
@@ -18,7 +18,14 @@ from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.progress import OnProgress, Progress
 from tfrtool.storage.sorted_rows import SortedRows
-from tfrtool.writing.image_task import Finding, RecordMaker, batches
+from tfrtool.writing.image_task import (
+    Finding,
+    ImageAccount,
+    ImageShard,
+    RecordMaker,
+    ShardResult,
+    batches,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,6 +104,21 @@ class SourceFindings:
                 shared.add(found)
         return shared
 
+    def require_usable(self, source: Source, path: str) -> None:
+        """Raise a `SourceError` if no image can be used."""
+        if not self.digests.any():
+            position, problem = next(self.problems)
+            what = f"{printable(source.items[position].key)}: {problem}"
+            raise SourceError(f"no image can be used ({what})", path=path)
+
+    def skipped(self, source: Source, maker: RecordMaker) -> ImageAccount:
+        """Return the account of all images that can't be written."""
+        account, bad = ImageAccount(), dict(self.problems)
+        for position, item in enumerate(source.items) if bad else ():
+            if position in bad:
+                account.add(item, self[position], maker)
+        return account
+
     def _groups(self, source: Source) -> Iterator[list[tuple[int, Item]]]:
         """Yield the copies that belong together, with their positions, by the first's key.
 
@@ -144,6 +166,25 @@ def check_all(
                 findings.add(position, finding)
             done += len(found)
             on_progress(Progress(what="checking", done=done, total=total, unit="images"))
+    return findings
+
+
+def findings_of(
+    shards: Iterable[ImageShard], results: Iterable[ShardResult], count: int, scratch: Path
+) -> SourceFindings:
+    """Return the results for images that were checked while their shards were written.
+
+    Args:
+        shards: the shards.
+        results: what was written of each.
+        count: number of images in the source.
+        scratch: a folder for what is too much for memory.
+    """
+    findings = SourceFindings(count, scratch)
+    for shard, result in zip(shards, results, strict=True):
+        digests = memoryview(result.images.digests).cast("Q")
+        for image, digest in zip(shard.images, digests, strict=True):
+            findings.digests[image.position] = digest
     return findings
 
 

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
@@ -30,7 +29,7 @@ from tfrtool.storage.extras import has_tensorflow
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.progress import count_work
 from tfrtool.writing.job import FileTask
-from tfrtool.writing.job_report import FinishedFile, Written
+from tfrtool.writing.job_report import FinishedFile, ShardReport, Written
 
 IMAGES = "images"
 """Unit of the progress of a write, and key of an `ImageAccount` in the facts of a shard."""
@@ -84,12 +83,6 @@ class RecordMaker:
         self.reader, self.features, self.labels = source.reader, source.features, source.labels
         self.recipe, self.skip_bad = recipe, skip_bad
         self.numbers = {label: number for number, label in enumerate(source.labels)}
-
-    def skipping(self) -> "RecordMaker":
-        """Return the same, but bad images raise no error."""
-        other = copy(self)
-        other.skip_bad = True
-        return other
 
     def check(self, item: Item) -> tuple[bytes, Finding]:
         """Read an image and check it; return its bytes and the result.
@@ -319,19 +312,19 @@ class ImageAccount:
         self.lost += other.lost
         self._add_depths(other.depths, other.deep)
 
-    def to_text(self) -> str:
-        """Return JSON that `from_text` reads."""
-        return msgspec.json.encode(self).decode()
+
+class ShardResult(NamedTuple):
+    """A shard of images, as written or planned."""
+
+    split: str
+    shard: ShardReport
+    images: ImageAccount
 
     @classmethod
-    def from_text(cls, text: str) -> "ImageAccount":
-        """Return the account in the log of a shard."""
-        return msgspec.json.decode(text, type=cls)
-
-
-def account_of(file: FinishedFile) -> ImageAccount:
-    """Return the account of a shard of images that was written."""
-    return ImageAccount.from_text(file.facts[IMAGES])
+    def of(cls, file: FinishedFile) -> "ShardResult":
+        """Return the result that is noted of a finished shard."""
+        account = msgspec.json.decode(file.facts[IMAGES], type=ImageAccount)
+        return cls(file.split, file.shard, account)
 
 
 class EmptyShardError(Exception):
@@ -346,7 +339,8 @@ class ImageShard(FileTask):
         images: its images, in order.
         maker: what makes records of them.
         compression: the file's.
-        threads: number of threads that make records; 0 for a task in a process of its own.
+        threads: number of threads that make records; `ImageThreads` sets it, and it is 0 for a
+            task in a process of its own.
     """
 
     new: ClassVar[bool] = True
@@ -383,8 +377,24 @@ class ImageShard(FileTask):
                 count_work(len(batch), IMAGES)
         if not writer.tally.records:
             raise EmptyShardError
-        facts = {IMAGES: account.to_text(), OWN_FRAMING: framing is None}
+        facts = {IMAGES: msgspec.json.encode(account).decode(), OWN_FRAMING: framing is None}
         return Written(tally=writer.verify(), read=Tally(), facts=facts)
+
+    def expected(self) -> ShardResult:
+        """Return the result that is to be expected, if all images were checked.
+
+        Raises:
+            EmptyShardError: no image can be written.
+        """
+        account, size = ImageAccount(), 0
+        for image in self.images:
+            finding = image.finding or Finding(0)
+            account.add(image.item, finding, self.maker)
+            size += 0 if finding.problem else image.size
+        records = self.records - len(account.rejected)
+        if not records:
+            raise EmptyShardError
+        return ShardResult(self.split, ShardReport(self.name, records, size), account)
 
 
 def _tensorflow_framing() -> Callable[[str, str], Framing] | None:
@@ -419,17 +429,17 @@ class ImageThreads(Threads):
         super().__init__(min(workers, _AT_ONCE))
         self._workers, self._starting = workers, starting
 
-    def threads_of(self, shards: int) -> int:
-        """Return how many threads make the records of each shard."""
-        return -(-self._workers // min(self.count, shards))
-
     def map(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task], **more: Any
+        self, function: Callable[[Any], Result], tasks: Iterable[Any], **more: Any
     ) -> Iterator[Result]:
-        """Yield the results of tasks; TensorFlow, if installed, is loaded before the first."""
-        tasks = [*tasks]
-        if tasks and has_tensorflow():
+        """Yield the results of shards; TensorFlow, if installed, is loaded before the first."""
+        shards: list[ImageShard] = [*tasks]
+        if not shards:
+            return
+        if has_tensorflow():
             with self._starting():
                 import tensorflow  # noqa: F401
+        threads = -(-self._workers // min(self.count, len(shards)))
+        shards = [replace(shard, threads=threads) for shard in shards]
         with quiet_pillow():
-            yield from super().map(function, tasks, **more)
+            yield from super().map(function, shards, **more)

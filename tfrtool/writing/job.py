@@ -3,7 +3,8 @@
 import abc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tfrtool.engines.pool import map_shards
 from tfrtool.errors import DatasetError, WriteError, os_errors_as
-from tfrtool.examples.tfds_metadata import REPORT, SplitInfo
+from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.count import INDEX
 from tfrtool.records.random_access import write_index
 from tfrtool.records.shard_sets import ShardName
@@ -27,12 +28,11 @@ from tfrtool.writing.job_report import (
     Faults,
     FinishedFile,
     JobReport,
-    ShardReport,
-    SplitReport,
+    RunReport,
     Written,
     json_text,
     known_digest,
-    split_infos,
+    split_reports,
 )
 from tfrtool.writing.publish import Staging, complete_shards, read_object, staging
 from tfrtool.writing.run_options import Existing, JobSettings, check_shard_count
@@ -47,12 +47,6 @@ _KEPT = ("records_in", "digest_in", "digest_out", "skipped", "corrupt", "metadat
 """Keys that a report of a complete job takes from the report of the run that completed it."""
 
 _STARTED_OVER = "the interrupted run had other options or records, so it was started over"
-
-Report = TypeVar("Report")
-
-MetadataOf = Callable[[Sequence[SplitInfo], Path], Mapping[str, str]]
-"""Makes metadata files, by name in the order of appearance, from splits and the finished files'
-folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +91,7 @@ class JobPlan:
         tasks: the files to write, split by split, in order.
         inputs: what the files depend on besides the options, such as paths, sizes and times of
             change; each with the same ``repr`` in every run.
-        options: options that the plan has changed, in place of those of the settings.
+        options: options that decide what the files hold, for the report.
         read: all records of the sources; None adds up what the tasks read.
         faults: damage in the sources.
         skipped: number of records that no task sees, by the rule that skipped them.
@@ -106,41 +100,20 @@ class JobPlan:
 
     tasks: Sequence[FileTask] = ()
     inputs: Sequence[object] = ()
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     read: Tally | None = None
     faults: Faults = field(default_factory=Faults)
     skipped: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
-    def digest(self, settings: JobSettings) -> str:
-        """Return a digest of all that the files depend on."""
+    def digest(self, command: str) -> str:
+        """Return a digest of all that the files of a command depend on."""
         hashed = blake2b(digest_size=16)
         names = [(task.name, task.records) for task in self.tasks]
-        options = sorted(settings.options.items())
-        for fact in (FORMAT, settings.command, options, names, *self.inputs):
+        options = sorted(self.options.items())
+        for fact in (FORMAT, command, options, names, *self.inputs):
             hashed.update(repr(fact).encode("utf-8", "surrogateescape") + b"\n")
         return hashed.hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
-    """How a job ended, for its report.
-
-    Attributes:
-        settings: where it wrote, with the options that count.
-        planned: what it was going to do.
-        files: the files, in the order of the tasks.
-        facts: the fields that all reports of runs share.
-        folder: where the finished files are; None if no metadata is to be written.
-        before: the report of the run that completed the job; None if this run did.
-    """
-
-    settings: JobSettings
-    planned: JobPlan
-    files: Sequence[FinishedFile]
-    facts: Mapping[str, Any]
-    folder: Path | None = None
-    before: Mapping[str, Any] | None = None
 
 
 AnyTask = TypeVar("AnyTask", bound=FileTask)
@@ -158,120 +131,176 @@ def numbered(tasks: Iterable[AnyTask], dataset: str) -> list[AnyTask]:
     ]
 
 
-def run_tasks(
-    settings: JobSettings,
-    plan: Callable[[Path], JobPlan],
-    describe: Callable[[JobState], tuple[Report, Mapping[str, str]]],
-    *,
-    unit: str = RECORDS,
-    worth: int = _MIN_BYTES_PER_PROCESS,
-) -> Report:
-    """Write files and publish them together, with their metadata and a report.
+class Job:
+    """A run of a command that writes files, in steps: `begin`, `write`, `publish`.
 
     Each file is written into a staging folder, flushed to disk and noted there, so that a killed
-    job can be resumed. Nobody else writes to the target meanwhile. After an exception the target is
-    as it was.
+    job can be resumed. Nobody else writes to the target while the context is open. After an
+    exception the target is as it was.
 
-    Args:
+    Attributes:
         settings: where to write, and what to do with an existing dataset.
-        plan: returns what to write, given a scratch folder.
-        describe: returns the report and all metadata files, by name in the order of appearance.
-        unit: unit of progress, which tasks count with `count_work`.
-        worth: number of bytes that are read in the time that a process takes to start.
-
-    Raises:
-        UsageError: the target may not be written to, or another process writes to it.
-        WriteError: a file can't be written, or differs from what was to be written.
-        ShardError: a source can't be read, or a worker process died.
+        scratch: a folder for what a job needs until it ends.
+        plan: what to write, as `begin` got it.
+        before: the report of the run that completed the job; None unless one did.
     """
-    start = time.perf_counter()
 
-    def checked(scratch: Path) -> tuple[JobPlan, JobSettings, str]:
-        planned = plan(scratch)
-        check_shard_count(len(planned.tasks), len({task.split for task in planned.tasks}))
-        changed = planned.options
-        options = settings.options if changed is None else changed
-        effective = replace(
-            settings, options={**options, **({"index": True} if settings.index else {})}
-        )
-        return planned, effective, planned.digest(effective)
+    scratch: Path
 
-    def state(files: Sequence[FinishedFile], warnings: Sequence[str] = (), **more: Any) -> JobState:
-        facts = {
-            "dataset": effective.folder,
-            "name": effective.name,
-            "dry_run": effective.dry_run,
-            "resumed": more.pop("resumed", 0),
-            "seconds": round(time.perf_counter() - start, 3),
-            "plan": digest,
-            "options": effective.options,
-            "warnings": (*planned.warnings, *warnings),
-            "complete": "before" in more,
+    def __init__(
+        self,
+        settings: JobSettings,
+        command: str = "write",
+        *,
+        unit: str = RECORDS,
+        worth: int = _MIN_BYTES_PER_PROCESS,
+    ) -> None:
+        """Prepare a job.
+
+        Args:
+            settings: where to write, and what to do with an existing dataset.
+            command: the command that resumes an interrupted run.
+            unit: unit of progress, which tasks count with `count_work`.
+            worth: number of bytes that are read in the time that a process takes to start.
+        """
+        self.settings = replace(settings, command=command)
+        self._unit, self._worth, self._start = unit, worth, time.perf_counter()
+        self._contexts = ExitStack()
+        self._staged: Staging | None = None
+        self.plan = JobPlan()
+        self.before: Mapping[str, Any] | None = None
+        self._finished: dict[str, FinishedFile] = {}
+        self._digest, self._resumed = "", 0
+
+    def __enter__(self) -> "Job":
+        """Claim the target.
+
+        Raises:
+            UsageError: the target may not be written to, or another process writes to it.
+        """
+        settings = self.settings
+        with ExitStack() as contexts:
+            contexts.enter_context(settings.running())
+            if settings.dry_run:
+                self.scratch = Path(contexts.enter_context(ScratchFolder()))
+            else:
+                self._staged = contexts.enter_context(staging(settings))
+                self.scratch = self._staged.folder / "scratch"  # deleted with the rest
+                with os_errors_as(WriteError, self.scratch, "can't be written to"):
+                    self.scratch.mkdir(exist_ok=True)
+            self._contexts = contexts.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._contexts.__exit__(*error)
+
+    @property
+    def folder(self) -> AnyPath | None:
+        """Where finished files are; None if this run writes none."""
+        return None if self._staged is None or self.before is not None else self._staged.target
+
+    def begin(self, plan: JobPlan) -> None:
+        """Find out which files of a plan are finished; what another plan has left is deleted.
+
+        Raises:
+            UsageError: there are too many files, or another dataset is complete.
+        """
+        settings = self.settings
+        check_shard_count(len(plan.tasks), len({task.split for task in plan.tasks}))
+        if settings.index:
+            plan = replace(plan, options={**plan.options, "index": True})
+        self.plan, self._digest = plan, plan.digest(settings.command)
+        if self._staged is None:
+            return
+        digest, names = self._digest, [task.name for task in plan.tasks]
+        if settings.existing is Existing.RESUME:
+            resumes = self._staged.resumed
+            complete = complete_shards(digest, settings, names, interrupted=resumes)
+            if complete is not None:
+                self.before = read_object(settings.folder / REPORT)
+                shards = {shard.path: shard for shard in complete}
+                for task in plan.tasks:
+                    file = FinishedFile(shard=shards[task.name], split=task.split)
+                    self._finished[task.name] = file
+                return
+        self._finished = self._staged.begin(digest, names)
+        self._resumed = len(self._finished)
+
+    def write(self, tasks: Sequence[FileTask]) -> list[FinishedFile]:
+        """Write the files that are not finished yet; return all, in the order of the tasks.
+
+        Raises:
+            WriteError: a file can't be written, or differs from what was to be written.
+            ShardError: a source can't be read, or a worker process died.
+            DatasetError: there are faults, and no intact record.
+        """
+        if self._staged is None:
+            return [_planned_file(task) for task in tasks]
+        if self.before is None:
+            self._write_rest(tasks, self._staged)
+        files = [self._finished[task.name] for task in tasks]
+        faults = [*self.plan.faults.entries, *(fault for file in files for fault in file.faults)]
+        if self.before is None and faults and not any(file.shard.records for file in files):
+            is_read = _records_read(self.plan, files).records
+            what = "used" if is_read else "read"
+            found = faults[0].fault.message
+            raise DatasetError(f"no record can be {what}", path=faults[0].path, found=found)
+        return files
+
+    def _write_rest(self, tasks: Sequence[FileTask], staged: Staging) -> None:
+        settings, finished = self.settings, self._finished
+        rest = [task for task in tasks if task.name not in finished]
+        done = sum(file.shard.records for file in finished.values())
+        total = max(sum(task.records for task in tasks), done)
+        meter = Meter(settings.on_progress, "writing", self._unit, total, done=done)
+        for file in map_shards(
+            partial(_write_file, staged=staged, index=settings.index),
+            rest,
+            settings.workers,
+            self._worth if settings.workers is None else 1,
+            size=sum(task.size for task in rest) + len(rest),
+            in_order=False,
+            on_counts=meter.add,
+        ):
+            staged.note(file)
+            finished[file.shard.path] = file
+        meter.finish()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields that the reports of all runs share."""
+        warnings = [*self.plan.warnings]
+        if self.folder and self._staged and self._staged.left and not self._resumed:
+            warnings.append(_STARTED_OVER)
+        return {
+            "dataset": self.settings.folder,
+            "name": self.settings.name,
+            "dry_run": self.settings.dry_run,
+            "resumed": self._resumed,
+            "seconds": round(time.perf_counter() - self._start, 3),
+            "plan": self._digest,
+            "options": self.plan.options,
+            "warnings": tuple(warnings),
+            "complete": self.before is not None,
         }
-        return JobState(settings=effective, planned=planned, files=files, facts=facts, **more)
 
-    with settings.running():
-        if settings.dry_run:
-            with ScratchFolder() as scratch:
-                planned, effective, digest = checked(Path(scratch))
-            return describe(state([*map(_planned_file, planned.tasks)]))[0]
-        with staging(settings) as staged:
-            scratch_folder = staged.folder / "scratch"  # deleted with the rest
-            with os_errors_as(WriteError, scratch_folder, "can't be written to"):
-                scratch_folder.mkdir(exist_ok=True)
-            planned, effective, digest = checked(scratch_folder)
-            names = [task.name for task in planned.tasks]
-            if effective.existing is Existing.RESUME:
-                complete = complete_shards(digest, effective, names, interrupted=staged.resumed)
-                if complete is not None:
-                    shards = {shard.path: shard for shard in complete}
-                    files = [
-                        FinishedFile(shard=shards[task.name], split=task.split)
-                        for task in planned.tasks
-                    ]
-                    return describe(state(files, before=read_object(effective.folder / REPORT)))[0]
-            finished = staged.begin(digest, names)
-            resumed = len(finished)
-            _write_files(planned.tasks, finished, staged, effective, unit, worth)
-            files = [finished[name] for name in names]
-            warnings = [_STARTED_OVER] if staged.left and not resumed else []
-            done = state(files, warnings, resumed=resumed, folder=staged.target)
-            report, texts = describe(done)
-            staged.publish([file.shard for file in files], texts)
-            return report
+    def publish(self, report: RunReport, texts: Mapping[str, str]) -> None:
+        """Give all files their final names, together with metadata and a report.
+
+        Nothing is done in a dry run, or if an earlier run has completed the job.
+
+        Args:
+            report: the report.
+            texts: other metadata files, by name in the order of appearance.
+        """
+        if self._staged is not None and self.before is None:
+            shards = [self._finished[task.name].shard for task in self.plan.tasks]
+            self._staged.publish(shards, {**texts, REPORT: json_text(report.to_json())})
 
 
 def _planned_file(task: FileTask) -> FinishedFile:
     tally = Tally(records=task.records)
     written = Written(tally=tally, read=Tally() if task.new else tally)
     return FinishedFile.of(task.name, task.split, written, bytes=task.size)
-
-
-def _write_files(
-    tasks: Sequence[FileTask],
-    finished: dict[str, FinishedFile],
-    staged: Staging,
-    settings: JobSettings,
-    unit: str,
-    worth: int,
-) -> None:
-    """Write the files that are not finished yet."""
-    rest = [task for task in tasks if task.name not in finished]
-    done = sum(file.shard.records for file in finished.values())
-    total = max(sum(task.records for task in tasks), done)
-    meter = Meter(settings.on_progress, "writing", unit, total, done=done)
-    for file in map_shards(
-        partial(_write_file, staged=staged, index=settings.index),
-        rest,
-        settings.workers,
-        worth if settings.workers is None else 1,
-        size=sum(task.size for task in rest) + len(rest),
-        in_order=False,
-        on_counts=meter.add,
-    ):
-        staged.note(file)
-        finished[file.shard.path] = file
-    meter.finish()
 
 
 def _write_file(task: FileTask, staged: Staging, index: bool) -> FinishedFile:
@@ -297,76 +326,43 @@ def _write_file(task: FileTask, staged: Staging, index: bool) -> FinishedFile:
         return FinishedFile.of(task.name, task.split, written, **facts)
 
 
-def run_job(
-    settings: JobSettings,
-    command: str,
-    facts: Mapping[str, Any],
-    plan: Callable[[Path], JobPlan],
-    metadata: MetadataOf = lambda *_: {},
-    worth: int = _MIN_BYTES_PER_PROCESS,
-) -> JobReport:
-    """Write files that hold the records of other files; see `run_tasks`.
-
-    Args:
-        settings: where to write, and what to do with an existing dataset.
-        command: the command that resumes an interrupted run.
-        facts: options that decide what the files hold, for the report.
-        plan: returns what to write, given a scratch folder.
-        metadata: returns what describes the files, besides the report.
-        worth: number of bytes that are read in the time that a process takes to start.
-
-    Raises:
-        DatasetError: there are faults, and no intact record.
-        UsageError, WriteError, ShardError: as for `run_tasks`.
-    """
-
-    def describe(state: JobState) -> tuple[JobReport, Mapping[str, str]]:
-        report = _job_report(state)
-        if state.folder is None:
-            return report, {}
-        if report.corrupt and not report.records_out:
-            what, first = "read" if not report.records_in else "used", report.faults[0]
-            found = first.fault.message
-            raise DatasetError(f"no record can be {what}", path=first.path, found=found)
-        texts = dict(metadata(split_infos(report.splits), state.folder))
-        report = replace(report, metadata=(*texts, REPORT))
-        return report, {**texts, REPORT: json_text(report.to_json())}
-
-    options = {"name": settings.name, "version": settings.version, **facts}
-    return run_tasks(
-        replace(settings, command=command, options=options), plan, describe, worth=worth
-    )
-
-
-def _job_report(state: JobState) -> JobReport:
-    """Return the report of a job: its files, and what the plan met and skipped."""
-    planned, files, splits = state.planned, state.files, dict[str, list[ShardReport]]()
-    for file in files:
-        splits.setdefault(file.split, []).append(file.shard)
-    read = planned.read or Tally(
+def _records_read(plan: JobPlan, files: Sequence[FinishedFile]) -> Tally:
+    """Return the intact records that a job read."""
+    return plan.read or Tally(
         records=sum(file.read for file in files),
         digest=sum(file.read_digest or 0 for file in files) % 2**64,
     )
+
+
+def report_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, str]) -> JobReport:
+    """Return the report of a job that copies or changes records.
+
+    Args:
+        job: the job, which has written its files.
+        files: the files.
+        texts: the metadata to publish with them.
+    """
+    plan, read = job.plan, _records_read(job.plan, files)
     known, out = all(f.digest is not None for f in files), sum(f.shard.records for f in files)
+    digest_out = sum(file.digest or 0 for file in files) % 2**64
     dropped = Counter[str]()
     for file in files:
         dropped.update(file.facts.get(DROPPED, {}))
-    digest_out = sum(file.digest or 0 for file in files) % 2**64
     noted = dict.fromkeys(text for file in files for text in file.facts.get("warnings", ()))
-    facts = {**state.facts, "warnings": (*state.facts["warnings"], *noted)}
+    facts = job.facts()
     report = JobReport(
-        command=state.settings.command,
-        splits={split: SplitReport.of_shards(own) for split, own in splits.items()},
+        command=job.settings.command,
+        splits=split_reports(files),
         records_in=read.records,
         records_out=out,
         digest_in=known_digest(read.records, read.digest) if known else None,
         digest_out=known_digest(out, digest_out) if known else None,
-        skipped=dict(planned.skipped),
-        corrupt=planned.faults.count + sum(file.corrupt for file in files),
-        faults=(*planned.faults.entries, *(fault for file in files for fault in file.faults)),
-        metadata=(),
+        skipped=dict(plan.skipped),
+        corrupt=plan.faults.count + sum(file.corrupt for file in files),
+        faults=(*plan.faults.entries, *(fault for file in files for fault in file.faults)),
+        metadata=(*texts, REPORT) if job.folder else (),
         dropped=dict(dropped),
-        **facts,
+        **{**facts, "warnings": (*facts["warnings"], *noted)},
     )
-    before = state.before or {}
+    before = job.before or {}
     return replace(report, **{key: before[key] for key in _KEPT if key in before})

@@ -1,7 +1,8 @@
 """Reports of jobs: what each file holds, what was read, and what was skipped."""
 
+import abc
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -218,7 +219,7 @@ def known_digest(records: int, digest: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
+class RunReport(abc.ABC):
     """What the reports of all commands that write datasets have in common.
 
     Attributes:
@@ -247,6 +248,10 @@ class RunReport:
     metadata: tuple[str, ...] | None = None
     complete: bool = False
     warnings: tuple[str, ...] = ()
+
+    @abc.abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints and write_report.json contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +289,14 @@ class JobReport(RunReport):
         values = to_json_values(self)
         keys = (*_KEYS, DROPPED) if self.dropped else _KEYS
         return {key: values[key] for key in keys}
+
+
+def split_reports(files: Iterable[FinishedFile]) -> dict[str, SplitReport]:
+    """Return the splits that files belong to, in order."""
+    splits: dict[str, list[ShardReport]] = {}
+    for file in files:
+        splits.setdefault(file.split, []).append(file.shard)
+    return {split: SplitReport.of_shards(shards) for split, shards in splits.items()}
 
 
 def split_infos(splits: Mapping[str, SplitReport]) -> tuple[SplitInfo, ...]:

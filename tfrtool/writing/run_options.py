@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,7 +51,11 @@ class JobSettings:
     index: bool = False  # whether each shard gets an index
     on_progress: OnProgress = no_progress
     command: str = "write"  # that resumes an interrupted run, for messages
-    options: Mapping[str, Any] = field(default_factory=dict)  # that decide what the files hold
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Name and version, as reports list them among the options."""
+        return {"name": self.name, "version": self.version}
 
     def running(self) -> AbstractContextManager[object]:
         """Return what holds the engine of the workers, if they have one, for several maps."""

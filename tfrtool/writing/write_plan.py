@@ -7,7 +7,6 @@ options alone, so that the shards are the same on any number of workers and afte
 
 import marshal
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -15,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.engines.pool import run_in_order
-from tfrtool.errors import WriteError
+from tfrtool.errors import SourceError, WriteError
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode
+from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.sources.items import Item, Source
 from tfrtool.storage.sorted_rows import SortedRows
 from tfrtool.writing.image_findings import SourceFindings
-from tfrtool.writing.image_task import Finding, PlannedImage, RecordMaker
+from tfrtool.writing.image_task import Finding, ImageShard, PlannedImage, RecordMaker
 from tfrtool.writing.run_options import too_many_shards
 from tfrtool.writing.split_draws import draw_splits, hasher
 from tfrtool.writing.write_options import WriteOptions
@@ -54,15 +54,6 @@ class PlannedImages(Iterable[PlannedImage]):
             yield PlannedImage(position, size, found, Item._make(item))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedShard:
-    """A shard to write; its size is in bytes before compression, approximately."""
-
-    name: ShardName
-    images: PlannedImages
-    size: int
-
-
 def plan_shards(
     source: Source,
     options: WriteOptions,
@@ -73,7 +64,7 @@ def plan_shards(
     *,
     name: str = "data",
     skip_bad: bool = True,
-) -> tuple[list[PlannedShard], str]:
+) -> tuple[list[ImageShard], str]:
     """Distribute images over splits and shards.
 
     Exact copies go where the one of them with the smallest key goes, or together with their groups;
@@ -97,51 +88,66 @@ def plan_shards(
         UsageError: a split has fewer images than shards.
         WriteError: a split would be empty.
     """
-    source_splits, splits = source.splits, [*(source.splits or options.splits or ["train"])]
-    drawn, followers = None, 0
-    if len(splits) > 1 and not source_splits:
+    splits, drawn, followers = [*(source.splits or options.splits or ["train"])], None, 0
+    if len(splits) > 1 and not source.splits:
         if findings is None:
             raise ValueError("several splits are drawn of images that were checked")
         drawn, followers = draw_splits(source, maker, findings, options)
     order = hasher("order", options.seed) if options.shuffle else None
-    numbers, counts = {split: number for number, split in enumerate(splits)}, [0] * len(splits)
-    rows = SortedRows[tuple[Any, ...]](scratch, by=2)
+    numbers = {split: number for number, split in enumerate(source.splits)}
+    rows, counts = SortedRows[tuple[Any, ...]](scratch, by=2), [0] * len(splits)
     facts = source.labels, source.features, skip_bad
     digest = blake2b(repr(facts).encode("utf-8", "surrogateescape"), digest_size=16)
     for position, item in enumerate(source.items):
         finding = None if findings is None else findings[position]
         if skip_bad and finding is not None and finding.problem is not None:
             continue
-        number = 0
-        if drawn is not None:
-            number = int(drawn[position])
-        elif source_splits and item.split:
-            number = numbers[item.split]
+        number = numbers.get(item.split or "", 0) if drawn is None else int(drawn[position])
         counts[number] += 1
         size = item.bytes if sizes is None else sizes.size_of(item)
         found, fields = None if finding is None else tuple(finding), tuple(item)
         rows.add((number, order(item.key) if order else b"", position, size, found, fields))
         digest.update(marshal.dumps((fields, found), 2))  # whose bytes depend on the values alone
-    planned: list[PlannedShard] = []
+    shards = list[ImageShard]()
     for split, (start, end) in zip(splits, pairwise(accumulate(counts, initial=0)), strict=True):
-        count = options.shards or 1
-        if start == end and source_splits:
-            continue
-        if start == end:
+        if start == end and not source.splits:
             raise _empty_split(split, followers, sum(counts), len(splits))
-        if count > end - start:
-            raise too_many_shards(count, split, end - start, "image")
-        totals = _totals(rows, start, end)
-        if options.shards:  # as TFDS does it
-            bounds = [round((end - start) * index / count) for index in range(count + 1)]
-        else:
-            bounds = cut_by_size(totals, options.shard_bytes)
-        for index, (first, last) in enumerate(pairwise(bounds)):
-            shard_name = ShardName(dataset=name, split=split, index=index, count=len(bounds) - 1)
-            images = PlannedImages(rows, start + first, start + last)
-            size = int(totals[last] - totals[first])
-            planned.append(PlannedShard(name=shard_name, images=images, size=size))
-    return planned, digest.hexdigest()
+        if start < end:
+            shards += _cut_split(rows, start, end, split, options, maker, name)
+    return shards, digest.hexdigest()
+
+
+def _cut_split(
+    rows: SortedRows[Any],
+    start: int,
+    end: int,
+    split: str,
+    options: WriteOptions,
+    maker: RecordMaker,
+    name: str,
+) -> list[ImageShard]:
+    """Return the shards of a split, whose images are rows from ``start`` to ``end``."""
+    totals, count = _totals(rows, start, end), options.shards
+    if count is None:
+        bounds = cut_by_size(totals, options.shard_bytes)
+    elif count > end - start:
+        raise too_many_shards(count, split, end - start, "image")
+    else:  # as TFDS does it
+        bounds = [round((end - start) * index / count) for index in range(count + 1)]
+    shards, compression = list[ImageShard](), Compression(options.compression)
+    for index, (first, last) in enumerate(pairwise(bounds)):
+        shard_name = ShardName(dataset=name, split=split, index=index, count=len(bounds) - 1)
+        shard = ImageShard(
+            name=str(shard_name),
+            split=split,
+            records=last - first,
+            size=int(totals[last] - totals[first]),
+            images=PlannedImages(rows, start + first, start + last),
+            maker=maker,
+            compression=compression,
+        )
+        shards.append(shard)
+    return shards
 
 
 def _empty_split(split: str, followers: int, images: int, splits: int) -> WriteError:
@@ -193,7 +199,7 @@ class RecordSizes:
 
     def __init__(self, source: Source, maker: RecordMaker, workers: int) -> None:
         """Try some images of each suffix."""
-        self.tried, self._maker = 0, maker.skipping()
+        self.tried, self._maker = 0, maker
         self._resized = maker.recipe.resize is not None or maker.recipe.encode is Encode.RAW
         counts = dict[str, int]()
         for item in source.items:
@@ -234,12 +240,12 @@ def _suffix(key: str) -> str:
 
 
 def _try(maker: RecordMaker, item: Item) -> int | None:
-    data, finding = maker.check(item)
-    if finding.problem is not None:
-        return None
     try:
-        rendered = maker.render(item, data, finding)
-    except WriteError:  # the write will report it
+        data, finding = maker.check(item)
+        rendered = None if finding.problem else maker.render(item, data, finding)
+    except (SourceError, WriteError):  # the write will report it
+        return None
+    if finding.problem is not None:
         return None
     return len(data if rendered is None else rendered.data)
 

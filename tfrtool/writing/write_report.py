@@ -1,6 +1,6 @@
 """The report of a write, done or planned, and the metadata of its dataset."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
@@ -22,12 +22,10 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.images.audit import Depth
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import LeftOut, Source
-from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.remote_path import AnyPath
-from tfrtool.writing.image_findings import SharedImage
-from tfrtool.writing.image_task import ImageAccount
+from tfrtool.writing.image_findings import SharedImage, SourceFindings
+from tfrtool.writing.image_task import ImageAccount, ShardResult
 from tfrtool.writing.job_report import (
     RunReport,
     ShardReport,
@@ -126,27 +124,33 @@ class WriteReport(RunReport):
 
 def report_on(
     source: Source,
-    shards: Mapping[str, Sequence[ShardReport]],
-    images: Mapping[str, ImageAccount],
+    results: Iterable[ShardResult],
     skipped: ImageAccount,
-    shared: CappedList[SharedImage],
-    **more: Any,
+    findings: SourceFindings,
+    facts: Mapping[str, Any],
 ) -> WriteReport:
     """Return the report of a write or a plan.
 
     Args:
         source: the images.
-        shards: the shards of each split, written or planned.
-        images: the images of each split.
+        results: all shards, written or planned.
         skipped: images that are in no shard of the plan.
-        shared: images that the source's own splits share.
-        more: further fields.
+        findings: the results of checking the images.
+        facts: further fields.
     """
-    splits, total = {}, ImageAccount()
-    for split, account in images.items():
+    shards: dict[str, list[ShardReport]] = {}
+    images: dict[str, ImageAccount] = {}
+    total, shared = ImageAccount(), findings.shared(source)
+    for split, shard, account in results:
+        shards.setdefault(split, []).append(shard)
+        images.setdefault(split, ImageAccount()).merge(account)
         total.merge(account)
-        labels = dict.fromkeys(source.labels, 0) | account.labels
-        splits[split] = SplitReport.of_shards(shards[split], labels)
+    splits = {
+        split: SplitReport.of_shards(
+            shards[split], dict.fromkeys(source.labels, 0) | account.labels
+        )
+        for split, account in images.items()
+    }
     total.merge(skipped)
     bad = {key for key, _ in total.rejected}
     total.rejected += ((entry.key, entry.reason) for entry in source.rejected)
@@ -173,7 +177,8 @@ def report_on(
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
         notices=(*source.notices, *_depth_notices(total)),
         is_16_bit=Depth.KEPT in total.depths,
-        **more,
+        duplicates=int((findings.first_copies != 0).sum()),
+        **facts,
     )
 
 
@@ -222,7 +227,7 @@ def _shown(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
 
 
 def metadata_texts(report: WriteReport, source: Source, recipe: ImageRecipe) -> dict[str, str]:
-    """Return the files that make shards a dataset of TFDS, and the report, by their names."""
+    """Return the files that make shards a dataset of TFDS, by their names."""
     splits = split_infos(report.splits)
     features = source.features
     image = "image" if features.layout is Layout.TFDS else "image/encoded"
@@ -239,8 +244,7 @@ def metadata_texts(report: WriteReport, source: Source, recipe: ImageRecipe) -> 
     sides = (size.height, size.width) if size and size.height and size.width else None
     dtype = "uint16" if report.is_16_bit else "uint8"
     described = features.features_json(len(source.labels), encoding, sides, dtype)
-    texts = dataset_texts(_label_texts(source), described, info.to_json())
-    return {**texts, REPORT: json_text(report.to_json())}
+    return dataset_texts(_label_texts(source), described, info.to_json())
 
 
 def _label_texts(source: Source) -> dict[str, str]:
@@ -257,18 +261,22 @@ def _label_texts(source: Source) -> dict[str, str]:
     return {LABEL_MAP: label_map_text(dict(zip(ids, labels, strict=True)))} | points
 
 
-def complete_report(data: Mapping[str, Any], dataset: AnyPath, **more: Any) -> WriteReport:
+def complete_report(
+    before: Mapping[str, Any], facts: Mapping[str, Any], *, resumed: int
+) -> WriteReport:
     """Return the report of a write that an earlier run has done; its images are not read again.
 
     Args:
-        data: the report that the earlier run has written.
-        dataset: the directory of the dataset.
-        more: fields of this run.
+        before: the report that the earlier run has written.
+        facts: fields of this run.
+        resumed: number of files that were finished before.
     """
+    dataset, kinds = facts["dataset"], get_type_hints(WriteReport)
+    values = {**before, "seconds": facts["seconds"], "resumed": resumed, "complete": True}
     with reading_metadata(dataset / REPORT, "tfrtool"):
-        facts, kinds = {**data, **more, "complete": True}, get_type_hints(WriteReport)
-        del facts["dataset"]
         values = {
-            name: msgspec.convert(facts[name], kinds[name]) for name in kinds if name in facts
+            name: msgspec.convert(values[name], kinds[name])
+            for name in kinds
+            if name in values and name != "dataset"
         }
         return WriteReport(dataset=dataset, **values)

@@ -2,16 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.convert_notes import shorten_notes
 from tfrtool.convert.formats.convert_plan import ConvertPlan, plan_conversion
 from tfrtool.convert.formats.convert_request import resolve_request
-from tfrtool.convert.formats.single_file import write_single
+from tfrtool.convert.formats.single_file import single_file
 from tfrtool.convert.formats.source_scan import scan_files
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
@@ -19,8 +17,9 @@ from tfrtool.features.schema_files import SCHEMA
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.writing.job import run_job
-from tfrtool.writing.job_report import JobReport
+from tfrtool.writing.job import Job, report_records
+from tfrtool.writing.job_report import JobReport, split_infos, split_reports
+from tfrtool.writing.run_options import JobSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +95,20 @@ def convert(
 
 def _run(plan: ConvertPlan) -> JobReport:
     """Write the files of a plan, and publish them."""
-    request, job_plan = plan.request, plan.job_plan()
-    run = partial(
-        run_job,
-        command="convert",
-        facts=plan.chosen(),
-        plan=lambda _: job_plan,
-        metadata=plan.metadata,
-    )
+    request = plan.request
     if not request.single:
-        return run(request.settings)
-    has_schema = SCHEMA in plan.metadata((), Path())
-    return write_single(request.settings, request.target, run, has_schema)
+        return _publish(plan, request.settings)
+    has_schema = SCHEMA in plan.metadata(())
+    with single_file(request.settings, request.target, has_schema=has_schema) as settings:
+        report = _publish(plan, settings)
+    return replace(report, dataset=request.target)
+
+
+def _publish(plan: ConvertPlan, settings: JobSettings) -> JobReport:
+    with Job(settings, "convert") as job:
+        job.begin(plan.job_plan())
+        files = job.write(plan.tasks)
+        texts = plan.metadata(split_infos(split_reports(files)))
+        report = report_records(job, files, texts)
+        job.publish(report, texts)
+    return report

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from tfrtool.convert.convert_options import CHANGES_EXACT
@@ -87,8 +86,8 @@ class ConvertPlan:
     faults: Faults
     has_schema: bool
 
-    def metadata(self, splits: Sequence[SplitInfo], _: Path) -> Mapping[str, str]:
-        """Return the texts of the files next to the records, by name."""
+    def metadata(self, splits: Sequence[SplitInfo]) -> Mapping[str, str]:
+        """Return the texts of the files next to the records of splits, by name."""
         content, settings = self.rows.after, self.request.settings
         info = DatasetInfo(
             name=settings.name,
@@ -131,7 +130,12 @@ class ConvertPlan:
             self.rows.after,
             [task.pieces for task in self.tasks],
         )
-        return JobPlan(tasks=self.tasks, inputs=[*inputs, facts], faults=self.faults)
+        return JobPlan(
+            tasks=self.tasks,
+            inputs=[*inputs, facts],
+            options={**self.request.settings.identity, **self.chosen()},
+            faults=self.faults,
+        )
 
 
 def plan_conversion(request: ConvertRequest, scanned: ScannedFiles) -> ConvertPlan:
