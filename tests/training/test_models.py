@@ -38,11 +38,11 @@ def test_cnn_has_five_convolutions(keras: Any) -> None:
     assert [layer.units for layer in layers if isinstance(layer, keras.layers.Dense)] == [512, 2]
 
 
-@pytest.mark.parametrize("unit", [False, True])
-def test_a_model_that_is_not_there_has_no_range(unit: bool) -> None:
+@pytest.mark.parametrize("rescale", ["model", "unit"])
+def test_a_model_that_is_not_there_has_no_range(rescale: Any) -> None:
     """An unknown name is told before anything is loaded, whatever the range."""
     with pytest.raises(UsageError):
-        rescale_for("resnet51", unit=unit)
+        rescale_for("resnet51", rescale)
 
 
 def _save(path: Path, core: Any, model: str, classes: int = 2) -> Path:

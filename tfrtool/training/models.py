@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -35,6 +35,7 @@ from tfrtool.training.train_options import (
 )
 
 _UNIT = Rescale(scale=1 / 255, offset=0.0)
+UNSCALED = Rescale(scale=1.0, offset=0.0)
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
 _ACTIVATIONS = {Task.SINGLE: "softmax", Task.MULTI: "sigmoid", Task.REGRESSION: None}
@@ -158,10 +159,18 @@ def check_layer(classifier: Classifier, layer: str, model: str) -> None:
     _position(layer, classifier.layers, model)
 
 
-def rescale_for(model: str, *, unit: bool = False) -> Rescale:
-    """Return what pixel values become: 0 to 1 for the cnn and own models, or the model's range."""
+def rescale_for(
+    model: str, rescale: Literal["model", "unit", "none"] = "model", *, scaling_layer: str = ""
+) -> Rescale:
+    """Return what pixel values become.
+
+    By default, that is the range of a model of keras.applications, 0 to 255 for a model of the
+    user's that has a ``scaling_layer``, and 0 to 1 for others.
+    """
     construct = None if model == CNN or is_own(model) else find_application(model)
-    if unit or construct is None:
+    if rescale == "none" or (rescale == "model" and is_own(model) and scaling_layer):
+        return UNSCALED
+    if rescale == "unit" or construct is None:
         return _UNIT
     preprocess = sys.modules[construct.__module__].preprocess_input
     pixels = np.array([[0, 0, 0], [255, 255, 255], [255, 0, 0]], np.float64)

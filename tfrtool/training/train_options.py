@@ -247,10 +247,10 @@ class TrainOptions(OpenOptions):
         "What a model of your own returns: probabilities, or logits, to which tfrtool applies "
         "softmax or sigmoid.  [default: as its compiled loss has it, or probabilities]",
     )
-    rescale: Literal["model", "unit", "dataset"] = _model(
+    rescale: Literal["model", "unit", "dataset", "none"] = _model(
         "model",
         "Scale pixels to the range that the model expects, to 0..1, or each channel to mean 0 and "
-        "standard deviation 1 over the training images.",
+        "standard deviation 1 over the training images; or keep them at 0..255.",
     )
     precision: Precision = _model(
         "float32",

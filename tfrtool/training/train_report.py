@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 """Decimals in JSON; 6 for all others."""
 
-_NOT_IN_JSON = ("options", "rescale", "class_names", "targets", "damage", "phase", "worker")
+_NOT_IN_JSON = (
+    *("options", "rescale", "scaling_layer", "class_names", "targets"),
+    *("damage", "phase", "worker"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class TrainPlan:
         image_size: size of the input images in pixels: N for N x N, or (width, height).
         channels: 3 for RGB, 1 for gray images.
         rescale: how pixel values are rescaled.
+        scaling_layer: name of the layer with which the model itself scales pixel values from 0 to
+            255, or "".
         class_names: names of the classes, by class number.
         targets: for regression, names of the numbers that are predicted, in the order of outputs.
         task: whether an image has exactly one class, or any number of them.
@@ -65,6 +70,7 @@ class TrainPlan:
     image_size: ImageSize
     channels: Channels = 3
     rescale: Rescale
+    scaling_layer: str = ""
     class_names: tuple[str, ...]
     targets: tuple[str, ...] = ()
     task: Task

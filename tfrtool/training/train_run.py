@@ -15,12 +15,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import TrainingError, UsageError, WriteError, human_count, os_errors_as
+from tfrtool.errors import (
+    TrainingError,
+    UsageError,
+    WriteError,
+    human_count,
+    os_errors_as,
+    printable,
+)
 from tfrtool.images.charts import draw_charts, shortened_name
 from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.labels import Task
-from tfrtool.loading.options import Cache, LoadOptions
+from tfrtool.loading.options import Cache, LoadOptions, Rescale
 from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.arguments import option_name
@@ -53,8 +60,10 @@ from tfrtool.training.frozen_features import (
     feature_batches,
     freeze,
 )
+from tfrtool.training.input_scaling import find_scaling_layer
 from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.models import (
+    UNSCALED,
     build_classifier,
     check_layer,
     dtype_policy,
@@ -128,12 +137,6 @@ class TrainingRun:
         run = json.dumps([comparable(options), digest, len(self._epochs)], sort_keys=True)
         devices.check_same(crc32c(run.encode("ascii")))
         self._class_weights = None if options.class_weights is None else balanced_weights(data)
-        if before is not None:
-            self._rescale = before.rescale
-        elif options.rescale == "dataset":
-            self._rescale = data.measured_rescale(options.on_progress)
-        else:
-            self._rescale = rescale_for(options.model_name, unit=options.rescale == "unit")
         dataset, images, name = data.dataset, data.images, options.model_name
         keras.utils.set_random_seed(options.seed)
         with devices.strategy.scope(), dtype_policy(options.policy):
@@ -149,6 +152,8 @@ class TrainingRun:
                 outputs=options.outputs,
                 channels=options.channels,
             )
+        scaling_layer = find_scaling_layer(self._classifier.core)
+        self._rescale = _choose_rescale(options, data, before, scaling_layer)
         compiled = self._classifier.compiled
         if devices.several and dataset.task is Task.REGRESSION:
             raise UsageError(f"--task regression cannot be used with --strategy {devices.kind}")
@@ -169,6 +174,11 @@ class TrainingRun:
             self._restore(options.out_dir, before)
         frozen = self._classifier.base is not None and name != "cnn" and not is_own(name)
         warnings = plan_warnings(options, data, self._class_weights, frozen=frozen)
+        if scaling_layer and self._rescale != UNSCALED:
+            warnings += (
+                f"the model scales pixels itself (layer {printable(scaling_layer)}), and gets them "
+                "scaled already; use --rescale model",
+            )
         variables = self._classifier.core.trainable_variables
         self.plan = TrainPlan(
             options=options,
@@ -180,6 +190,7 @@ class TrainingRun:
             image_size=data.training.image_size,
             channels=options.channels,
             rescale=self._rescale,
+            scaling_layer=scaling_layer,
             class_names=dataset.class_names,
             targets=dataset.targets,
             task=dataset.task,
@@ -513,6 +524,17 @@ class TrainingRun:
 
 def _load_part(dataset: Dataset, part: LoadOptions, context: Any = None) -> Any:
     return load(dataset, replace(part, context=context))
+
+
+def _choose_rescale(
+    options: TrainOptions, data: TrainingData, before: RunState | None, scaling_layer: str
+) -> Rescale:
+    """Return what pixel values become; a resumed run keeps what it began with."""
+    if before is not None:
+        return before.rescale
+    if options.rescale == "dataset":
+        return data.measured_rescale(options.on_progress)
+    return rescale_for(options.model_name, options.rescale, scaling_layer=scaling_layer)
 
 
 def _check_compiled(options: TrainOptions, devices: Devices, compiled: Mapping[str, Any]) -> None:

@@ -20,7 +20,6 @@ from tfrtool.training.train_options import TrainOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfrtool.loading.options import Rescale
     from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
 _CLASSES_SHOWN = 10
@@ -136,7 +135,7 @@ def render_plan(plan: "TrainPlan") -> str:
         f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
         *_tuning(plan),
-        f"  pixels   {_pixels(plan.rescale)}",
+        f"  pixels   {_pixels(plan)}",
         f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
     ]
     if plan.replicas > 1:
@@ -167,11 +166,14 @@ def _weights(plan: "TrainPlan") -> list[str]:
     return [f"  weights  {some_of(shown, _CLASSES_SHOWN)}"] if shown else []
 
 
-def _pixels(rescale: "Rescale") -> str:
-    """Return what 0 to 255 becomes: "0 to 1"."""
-    scale, offset = rescale.scale, rescale.offset
+def _pixels(plan: "TrainPlan") -> str:
+    """Return what 0 to 255 becomes: "scaled to [0, 1]"."""
+    scale, offset, layer = plan.rescale.scale, plan.rescale.offset, plan.scaling_layer
     if isinstance(scale, tuple) or isinstance(offset, tuple):
         return "each channel normalized by its own mean and standard deviation"
+    if (scale, offset) == (1, 0):
+        itself = f"; the model scales them itself (layer {printable(layer)})" if layer else ""
+        return f"0 to 255{itself}"
     return f"scaled to [{offset:g}, {255 * scale + offset:g}]"
 
 
