@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import ConvertOptions
-from tfrtool.convert.formats.column_merge import merge_columns
 from tfrtool.convert.formats.convert_notes import undeclared_notes
 from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.convert_task import read_rows
@@ -114,18 +113,20 @@ def _columns(
     is_tree = any(type(scan.content.columns) is FeatureColumns for scan in rows)
     if isinstance(content.columns, DecodedColumns) and not is_tree:
         return _decoded_columns(scans, options), None, []
-    columns: Columns = content.columns
-    if source_format.payloads and not is_tree:
+    columns: Columns = rows[0].content.columns
+    needs_tree = is_tree or bool(casts) or types.schema is not None
+    if not source_format.payloads:
+        differ = any(scan.content.columns != columns for scan in rows)
+        needs_tree = needs_tree or differ or options.lists
+    elif not is_tree:
         columns = scanned.fold.table_columns(lists=options.lists)
-    differ = any(scan.content.columns != columns for scan in rows) and source_format.widening
-    needs_tree = is_tree or casts or types.schema or (differ and not source_format.payloads)
-    is_flat = not needs_tree or columns.kind is not PayloadKind.EXAMPLE
-    if is_flat and casts:
-        raise UsageError(f"--cast applies to tf.train.Examples, not to {columns.kind.title}")
-    if is_flat and source_format.payloads:
-        return columns, columns, []
-    if is_flat:
-        return merge_columns(rows, select, lists=options.lists), None, []
+    if columns.kind is not PayloadKind.EXAMPLE and not is_tree:
+        if casts or (options.lists and not source_format.payloads):
+            flag = "--cast" if casts else "--lists"
+            raise UsageError(f"{flag} applies to tf.train.Examples, not to {columns.kind.title}")
+        return (columns, columns, []) if source_format.payloads else (_alike(rows), None, [])
+    if not needs_tree:
+        return columns, columns if source_format.payloads else None, []
     if source_format.payloads and not is_tree:
         columns = FeatureColumns.of(tree_of_flat(columns))
         rows = [replace(rows[0], content=replace(content, columns=columns))]
@@ -204,6 +205,16 @@ def _label_names(columns: Columns) -> Sequence[str]:
     return [name for name, column in named if column.dtype is DType.INT64]
 
 
+def _alike(scans: Sequence[Scan]) -> Columns:
+    """Return the columns that all files have; `SchemaError` if they differ."""
+    first = scans[0]
+    for scan in scans:
+        if scan.content.columns != first.content.columns:
+            what = f"its columns are not those of {first.path.name}"
+            raise SchemaError(what, path=scan.path)
+    return first.content.columns
+
+
 def _decoded_columns(scans: Sequence[Scan], options: ConvertOptions) -> Columns:
     """Return the columns of files that hold the same messages or the same tree of features.
 
@@ -211,16 +222,12 @@ def _decoded_columns(scans: Sequence[Scan], options: ConvertOptions) -> Columns:
         SchemaError: they hold different ones.
         UsageError: an option that applies to features alone.
     """
-    first = scans[0]
-    for scan in scans:
-        if scan.content.columns != first.content.columns:
-            what = f"its columns are not those of {first.path.name}"
-            raise SchemaError(what, path=scan.path)
+    columns = _alike(scans)
     for name in ("cast", "lists", "schema"):
         if getattr(options, name):
             hint = "use --as-stored when you make the table"
             raise UsageError(f"--{name} doesn't apply to nested columns", hint=hint)
-    return first.content.columns
+    return columns
 
 
 def _images(scanned: ScannedFiles, content: Content) -> tuple[str, ...]:

@@ -4,15 +4,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tfrtool.convert.formats.column_merge import cast_error, merge_dtypes, type_conflict
 from tfrtool.convert.formats.record_format import Format, Scan
-from tfrtool.errors import SchemaError, SourceError, UsageError
+from tfrtool.errors import SchemaError, SourceError, UsageError, conversion_error, some_of
+from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, field_at, join
 from tfrtool.features.arrow_tree import check_stored, list_key, with_tensors
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
+
+_ERRORS_NAMED = 3
+"""Number of columns that one error names."""
 
 
 class _Seen(NamedTuple):
@@ -102,7 +105,7 @@ class _TreeMerge:
             except (SchemaError, SourceError) as error:
                 errors[name] = error
         if errors:
-            raise cast_error(errors, [scan for _, scan in roots])
+            raise _cast_error(errors, [scan for _, scan in roots])
         return Struct(fields)
 
     def _field(self, path: str, seen: Sequence[_Seen], level: int, *, partial: bool) -> Field:
@@ -114,7 +117,7 @@ class _TreeMerge:
         if not structs:
             return self._values(path, seen, level, partial=partial)
         if len(structs) < len(seen):
-            raise type_conflict(path, "types", _places(seen))
+            raise _type_conflict(path, "types", _places(seen))
         fields = dict[str, Field]()
         for name in dict.fromkeys(name for item in structs for name in item.fields):
             inner = [
@@ -137,7 +140,7 @@ class _TreeMerge:
         lengths = {None if item is None else item.length for item in lists}
         known = sorted(length for length in lengths if length is not None)
         if level and len(known) > 1 and path not in self._casts:
-            raise type_conflict(path, "shapes", _places(seen))
+            raise _type_conflict(path, "shapes", _places(seen))
         if len(lengths) > 1 and level:
             self.sizes.setdefault(list_key(path, level), set()).update(known)
         inner = [
@@ -158,14 +161,14 @@ class _TreeMerge:
             raise UsageError(f"feature {path!r} has several types", hint=hint)
         if is_mixed or leaves[0].encoding is not Encoding.NONE:
             if cast is not None or any(leaf != leaves[0] for leaf in leaves):
-                raise type_conflict(path, "types", _places(seen))
+                raise _type_conflict(path, "types", _places(seen))
             return leaves[0]
         dtypes = [(stored_dtype(leaf), one.scan) for leaf, one in zip(leaves, seen, strict=True)]
         times = [leaf.dtype if leaf.kind is Kind.TIME else None for leaf in leaves]
         if cast is None and len({*times}) > 1:
-            raise type_conflict(path, "types", _places(seen))
+            raise _type_conflict(path, "types", _places(seen))
         chosen = None if cast is None else stored_dtype(cast)
-        dtype, note = merge_dtypes(self._format, path, dtypes, chosen)
+        dtype, note = _merge_dtypes(self._format, path, dtypes, chosen)
         if note:
             self.notes.append(f"column {path!r}{note}")
         is_declared = path not in seen[0].scan.numbers
@@ -247,3 +250,69 @@ def _word(item: Field) -> str:
     if isinstance(item, ListOf):
         return f"lists of {'' if item.length is None else f'{item.length} '}{_word(item.item)}"
     return "structs" if isinstance(item, Struct) else str(item)
+
+
+def _cast_error(
+    errors: Mapping[str, SchemaError | SourceError], scans: Sequence[Scan]
+) -> SchemaError | SourceError:
+    """Return the error for columns whose types have to be chosen; there is at least one."""
+    if len(errors) == 1:
+        return next(iter(errors.values()))
+    casts = some_of([f"--cast {name}:TYPE" for name in errors], _ERRORS_NAMED, " ")
+    path = scans[0].path if len(scans) == 1 else None
+    reasons = [error.what for error in errors.values()]
+    return conversion_error(reasons, path, f"use {casts} to choose their types")
+
+
+def _type_conflict(name: str, what: str, places: Sequence[str]) -> SchemaError:
+    """Return the error for a column whose types differ between files."""
+    hint = f"use --cast {name}:TYPE to choose one, or --select to choose other features"
+    return SchemaError(f"conflicting {what} of {name!r}: {' and '.join(places)}", hint=hint)
+
+
+def _merge_dtypes(
+    source_format: Format,
+    name: str,
+    occurrences: Sequence[tuple[DType | None, Scan]],
+    cast: DType | None,
+) -> tuple[DType | None, str]:
+    """Return the type of a column's features, and a note.
+
+    Doubles become int64 where all of them, in all files, are whole.
+    """
+    total, singles = NumberRange(), False
+    for dtype, scan in occurrences:
+        if name in scan.numbers:
+            total.merge(scan.numbers[name])
+        else:
+            singles |= dtype is DType.FLOAT32
+    all_integral = total.seen and total.all_integral and not singles
+    dtypes = {
+        DType.INT64 if all_integral and one is DType.FLOAT32 else one: scan.path
+        for one, scan in reversed(occurrences)
+        if one is not None
+    }
+    places = [f"{one.value} in {dtypes[one]}" for one in reversed(dtypes)]
+    try:
+        chosen = cast or source_format.widest(dtypes)
+    except ValueError as error:
+        raise _type_conflict(name, "types", places) from error
+    if chosen is DType.STRING and len(dtypes) > 1 and cast is None:
+        return chosen, f" becomes text: it is {' and '.join(places)}"
+    if chosen is DType.INT64 and total.doubles and total.all_integral:
+        return chosen, ": whole numbers become int64"
+    if chosen is not DType.FLOAT32 or not total.seen:
+        return chosen, ""
+    for _, scan in occurrences if cast is None else ():
+        wide = scan.numbers[name].wide if name in scan.numbers else None
+        if wide is not None:
+            row, value = wide
+            rounds = f"--cast {name}:float32 to round it, or " if abs(value) < FLOAT32_END else ""
+            raise SourceError(
+                f"column {name!r} would become float32, which can't hold {value!r}",
+                path=scan.path,
+                record=row,
+                hint=f"use {rounds}--cast {name}:string to keep its digits",
+            )
+    change = f"the largest relative change is {total.change:.3g}"
+    return chosen, f": numbers become float32; {change if total.change else 'no value changes'}"
