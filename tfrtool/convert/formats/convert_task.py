@@ -58,7 +58,7 @@ class ConvertTask(FileTask):
         if self.verify != "none":
             piece = Piece(path=path, rows=tally.records)
             expected = self._batches(Tally(), Faults())
-            found = read_rows(target, [piece], self.after, Tally(), Faults(), trusted=True)
+            found = read_rows(target, [piece], self.after, Tally(), Faults(), written=True)
             if self.verify == "bytes" and self.after.exact:
                 expected, found = (
                     (batch.select([EXACT]) for batch in some) for some in (expected, found)
@@ -117,7 +117,7 @@ class ConvertTask(FileTask):
         step, done = columns.batch_records, 0
         for piece in self.pieces:
             report = reporting(piece.path, found.append)
-            for part in _read_parts(self.source, piece, trusted=False):
+            for part in _read_parts(piece, self.source.read(piece.path, piece.position)):
                 read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
                 numbers = {one.index: n for n, one in enumerate(part.rows, first + part.first)}
                 for start in range(0, len(part.rows), step):
@@ -152,34 +152,38 @@ def read_rows(
     read: Tally,
     faults: Faults,
     *,
-    trusted: bool = False,
+    written: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files as record batches of the content's schema.
 
     All rows are counted in ``read``. Payloads that are not such rows are skipped and become
-    ``faults``. A ``trusted`` file was just written by this process. Short parts of payloads are
-    decoded together: with a batch for each of them, thousands of small shards took minutes.
+    ``faults``. A ``written`` file is one that this process has just written. Short parts of
+    payloads are decoded together: with a batch for each, thousands of small shards took minutes.
     """
     short, records, size = list[_Part](), 0, 0
-    for part in (one for piece in pieces for one in _read_parts(source_format, piece, trusted)):
-        if not source_format.payloads:
-            read.records += len(part.rows)
-            yield from _decode(source_format, part, content, faults)
-            continue
-        read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
-        short.append(part)
-        records, size = records + len(part.rows), size + sum(len(one.payload) for one in part.rows)
-        if records >= BATCH_RECORDS // 2 or size >= BATCH_BYTES // 2:
-            yield from _decode_together(source_format, short, content, faults)
-            short, records, size = [], 0, 0
+    for piece in pieces:
+        if written:
+            parts = source_format.read_back(piece.path, content)
+        else:
+            parts = source_format.read(piece.path, piece.position)
+        for part in _read_parts(piece, parts):
+            if not source_format.payloads:
+                read.records += len(part.rows)
+                yield from _decode(source_format, part, content, faults)
+                continue
+            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
+            short.append(part)
+            records += len(part.rows)
+            size += sum(len(one.payload) for one in part.rows)
+            if records >= BATCH_RECORDS // 2 or size >= BATCH_BYTES // 2:
+                yield from _decode_together(source_format, short, content, faults)
+                short, records, size = [], 0, 0
     yield from _decode_together(source_format, short, content, faults)
 
 
-def _read_parts(source_format: Format, piece: Piece, trusted: bool) -> Iterator[_Part]:
-    """Yield the rows of a piece as they are in the file."""
+def _read_parts(piece: Piece, parts: Iterator[Any]) -> Iterator[_Part]:
+    """Yield the rows of a piece as they are in the file, whose ``parts`` are read."""
     row, end = piece.position.row, piece.first + piece.rows
-    read = source_format.read
-    parts = source_format.read_back(piece.path) if trusted else read(piece.path, piece.position)
     with naming_file(piece.path):
         while row < end:
             if (part := next(parts, None)) is None:

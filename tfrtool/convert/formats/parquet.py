@@ -25,7 +25,6 @@ from tfrtool.examples.arrow.columns import (
     METADATA,
     PLACES,
     Columns,
-    DecodedColumns,
 )
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -33,7 +32,6 @@ from tfrtool.examples.fields import Struct
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.arrow_tree import IMAGE_PATH, TableTree, is_image
 from tfrtool.features.conformed_rows import TableFold, table_rows
-from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.outputs import (
     IMAGE_STRUCT,
@@ -51,7 +49,6 @@ from tfrtool.sources.formats.parquet_reader import (
     metadata_json,
     read_batches,
     read_facts,
-    read_own_batches,
 )
 from tfrtool.sources.formats.table_limits import check_column_count
 from tfrtool.storage.remote_path import AnyPath
@@ -114,25 +111,42 @@ class ParquetFormat(Format):
         """Yield rows as the file has them."""
         return map(_without_names, read_batches(path, group=position.start))
 
-    def read_back(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file that was just written."""
+    def read_back(self, path: AnyPath, content: Content) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that was just written, with the columns of its content."""
+        schema, tree = content.schema, content.columns
+        fields = tree.root.fields if isinstance(tree, FeatureColumns) else {}
+        items = dict(zip(tree.names, fields.values(), strict=False))
         with _arrow_errors(path):
-            yield from map(_without_names, read_own_batches(path))
+            for batch in self._written(path):
+                if batch.schema.metadata[METADATA] != schema.metadata[METADATA]:
+                    raise ValueError("its metadata differ from what was written")
+                arrays = [batch.column(name) for name in schema.names]
+                for at, name in enumerate(schema.names):
+                    if name in items:
+                        arrays[at] = without_image_structs(items[name], arrays[at])
+                    elif is_image(arrays[at].type):
+                        arrays[at] = pc.struct_field(arrays[at], "bytes")
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+
+    def _written(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a file that was just written; each row group fits in memory."""
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(row_groups=[group], use_threads=False)
 
     def decode(
         self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows as one batch."""
+        if rows.schema.equals(content.schema, check_metadata=True):  # of a file just written
+            yield rows
+            return
         tree, known = _tree_of(rows.schema), content.columns
-        if isinstance(known, ExplodedColumns):  # that was just written
-            tree = known
         with _arrow_errors(path):
             if tree is not None:
                 yield _tree_batch(rows, tree, content, first)
             elif type(known) is FeatureColumns:
                 yield table_rows(rows, known, first, exact=content.exact)
-            elif isinstance(known, DecodedColumns):  # that was just written
-                yield rows.replace_schema_metadata(content.schema.metadata)
             else:
                 yield _flat_batch(rows, content)
 
@@ -217,6 +231,15 @@ class ArrowFormat(ParquetFormat):
         create = pa.ipc.new_stream if path.suffix.lower() == ".arrows" else pa.ipc.new_file
         with path.open("xb") as file, create(file, schema, options=options) as writer:
             yield lambda table: writer.write_table(table.combine_chunks())
+
+    def _written(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a file that was just written."""
+        opened = pa.ipc.open_stream if path.suffix.lower() == ".arrows" else pa.ipc.open_file
+        with pa.OSFile(str(path)) as file, opened(file) as reader:
+            if isinstance(reader, pa.RecordBatchStreamReader):
+                yield from reader
+            else:
+                yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 class HuggingFaceFormat(ParquetFormat):

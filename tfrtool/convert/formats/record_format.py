@@ -185,8 +185,8 @@ class Format(abc.ABC):
         Payloads are lists of records, whose numbers and offsets count from the position.
         """
 
-    def read_back(self, path: AnyPath) -> Iterator[Any]:
-        """Yield the rows of a file that was just written, as `read` does."""
+    def read_back(self, path: AnyPath, content: Content) -> Iterator[Any]:  # noqa: ARG002
+        """Yield the rows of a file that was just written with this content, as `read` does."""
         return self.read(path, ReadPosition())
 
     @abc.abstractmethod

@@ -66,7 +66,7 @@ class RowFormat(Format):
         """Yield rows as mappings of cells."""
         return self._batches(path, position.start)
 
-    def read_back(self, path: AnyPath) -> Iterator[list[Row]]:
+    def read_back(self, path: AnyPath, content: Content) -> Iterator[list[Row]]:  # noqa: ARG002
         """Yield the rows of a file that was just written, without limits."""
         return self._batches(path, 0, trusted=True)
 

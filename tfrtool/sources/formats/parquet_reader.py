@@ -6,7 +6,6 @@ pyarrow ends its process on some damaged files, and a few bytes can unpack to an
 import contextlib
 import functools
 import json
-import math
 import os
 import pickle
 import signal
@@ -117,13 +116,6 @@ def metadata_json(schema: pa.Schema, key: bytes) -> Any:
     with contextlib.suppress(KeyError, ValueError, RecursionError):
         return json.loads((schema.metadata or {})[key])
     return None
-
-
-def read_own_batches(path: AnyPath) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file that this process has just written, without limits."""
-    with _open_rows(path, 0, None) as batches:
-        for batch, _ in _joined(batches):
-            yield batch
 
 
 @contextlib.contextmanager
@@ -336,7 +328,7 @@ def _send_batches(
 
 @contextlib.contextmanager
 def _open_rows(
-    path: str | AnyPath, group: int, columns: Sequence[str] | None, most: float = math.inf
+    path: str | AnyPath, group: int, columns: Sequence[str] | None, most: int
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Open a Parquet or Arrow file, and give its rows in small batches."""
     if _is_arrow(path):
