@@ -6,12 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tfrtool.errors import DatasetError, SchemaError, UsageError, human_count, some_of
-from tfrtool.examples.arrow.columns import CONTEXT, LISTS, Columns
+from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.fields import (
-    Field,
     Kind,
-    ListOf,
     Struct,
     Values,
     leaves_of,
@@ -26,7 +24,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
-from tfrtool.features.flat_fields import flat_field
+from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.metadata_types import has_metadata_types, read_metadata_types
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.schema_files import SCHEMA, SchemaFields, schema_of
@@ -281,19 +279,13 @@ def tree_of_columns(columns: Columns) -> tuple[Struct, list[str]]:
         return columns.root, []
     if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):
         return Struct({name: Values(kind=Kind.BYTES) for name in columns.names}), []
-    context, lists, notes = dict[str, Field](), dict[str, Field](), list[str]()
-    for column in columns.columns:
-        name = feature_name(column.key)
-        if column.dtype is None:
-            notes.append(f"{name!r} is not shown: its values have several types")
-        elif column.is_list:
-            lists[name] = ListOf(item=flat_field(replace(column, is_list=False)))
-        else:
-            context[name] = flat_field(column)
-    if columns.kind is PayloadKind.EXAMPLE:
-        return Struct(context), notes
-    parts: dict[str, Field] = {CONTEXT: Struct(context), LISTS: Struct(lists)}
-    return Struct({name: part for name, part in parts.items() if part != Struct({})}), notes
+    typed = tuple(column for column in columns.columns if column.dtype is not None)
+    notes = [
+        f"{feature_name(column.key)!r} is not shown: its values have several types"
+        for column in columns.columns
+        if column.dtype is None
+    ]
+    return tree_of_flat(Columns(columns.kind, typed)), notes
 
 
 def with_class_names(root: Struct, folder: AnyPath) -> Struct:

@@ -523,3 +523,14 @@ def test_first_queries_of_hugging_face(census: Path, monkeypatch: pytest.MonkeyP
     kinds["tags"] = kinds["tags"].replace("List(Value('string'))", "list<string>")
     assert kinds == {**TYPES, "gain": "float32"}
     assert found.features["label"].names == ["poor", "rich"]
+
+
+def test_numbers_of_two_tables_are_not_rounded(tmp_path: Path) -> None:
+    """Of int64 in a table of tfrtool and float32 in another, the user has to choose one."""
+    for name, value in (("a", 2**24 + 1), ("b", 1.5)):
+        payload = tfrtool.encode_example({"x": value})
+        (tmp_path / f"{name}.tfrecord").write_bytes(shard_of([payload]))
+        tfrtool.convert(tmp_path / f"{name}.tfrecord", tmp_path / f"{name}.jsonl", workers=1)
+    tables = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    with pytest.raises(tfrtool.SchemaError, match=r"'x': int64 in .*a\.jsonl and float32 in "):
+        tfrtool.convert(tables, tmp_path / "c.parquet", workers=1)

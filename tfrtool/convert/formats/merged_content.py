@@ -20,7 +20,7 @@ from tfrtool.examples.fields import Field, Kind, Struct, Values, leaves_of, with
 from tfrtool.examples.roles import is_image
 from tfrtool.examples.tfds_metadata import LABEL_SIGNS, labels_file
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.flat_fields import tree_of_flat
+from tfrtool.features.flat_fields import sequences_of_tree, tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.records.tally import Tally
@@ -115,8 +115,8 @@ def _columns(
         return _decoded_columns(scans, options), None, []
     columns: Columns = rows[0].content.columns
     needs_tree = is_tree or bool(casts) or types.schema is not None
+    differ = any(scan.content.columns != columns for scan in rows)
     if not source_format.payloads:
-        differ = any(scan.content.columns != columns for scan in rows)
         needs_tree = needs_tree or differ or options.lists
     elif not is_tree:
         columns = scanned.fold.table_columns(lists=options.lists)
@@ -124,7 +124,12 @@ def _columns(
         if casts or (options.lists and not source_format.payloads):
             flag = "--cast" if casts else "--lists"
             raise UsageError(f"{flag} applies to tf.train.Examples, not to {columns.kind.title}")
-        return (columns, columns, []) if source_format.payloads else (_alike(rows), None, [])
+        if source_format.payloads:
+            return columns, columns, []
+        if differ and columns.kind is PayloadKind.SEQUENCE_EXAMPLE:
+            tree, notes = merge_trees(source_format, rows, (), {}, lists=False)
+            return sequences_of_tree(tree.root), None, notes
+        return _alike(rows), None, []
     if not needs_tree:
         return columns, columns if source_format.payloads else None, []
     if source_format.payloads and not is_tree:

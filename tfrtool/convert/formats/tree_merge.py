@@ -40,6 +40,10 @@ def merge_trees(
         SourceError: float32 would change whole numbers, and no cast asks for it.
         UsageError: a cast of something that isn't a column of values.
     """
+    kinds = {scan.content.columns.kind: scan.path for scan in reversed(scans)}
+    if len(kinds) > 1 and {*kinds} != {PayloadKind.EXAMPLE, PayloadKind.EMPTY}:
+        found = " and ".join(f"{kind.title} ({path.name})" for kind, path in kinds.items())
+        raise SchemaError("the files hold different kinds of records", found=found)
     roots = [(_root_of(scan), scan) for scan in scans]
     for scan in scans:
         if scan.table is not None:
@@ -63,9 +67,6 @@ def _root_of(scan: Scan) -> Struct:
     columns = scan.content.columns
     if isinstance(columns, FeatureColumns):
         return columns.root
-    if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.EMPTY):
-        what = f"its {columns.kind.title} can't be one table with the rows of other files"
-        raise SchemaError(what, path=scan.path)
     return tree_of_flat(columns)
 
 
@@ -297,6 +298,9 @@ def _merge_dtypes(
         chosen = cast or source_format.widest(dtypes)
     except ValueError as error:
         raise _type_conflict(name, "types", places) from error
+    declared = {dtype for dtype, scan in occurrences if name not in scan.numbers}
+    if cast is None and chosen is DType.FLOAT32 and DType.INT64 in declared:
+        raise _type_conflict(name, "types", places)  # the numbers may be too large for float32
     if chosen is DType.STRING and len(dtypes) > 1 and cast is None:
         return chosen, f" becomes text: it is {' and '.join(places)}"
     if chosen is DType.INT64 and total.doubles and total.all_integral:
