@@ -23,19 +23,6 @@ def test_a_line_is_drawn_in_its_colour() -> None:
     assert {(0x1F, 0x6F, 0xB4), (0xD9, 0x5F, 0x02)} <= two
 
 
-def test_an_axis_of_its_own_begins_at_nothing() -> None:
-    """A line that hardly rises is drawn so, where its axis is named."""
-
-    def rows(axis: str | None) -> set[int]:
-        with Image.open(io.BytesIO(draw_charts({"MiB": {"": [150.0, 153.0]}}, axis))) as image:
-            pixels = image.convert("RGB").load()
-            assert pixels is not None
-            blue = (0x1F, 0x6F, 0xB4)
-            return {y for y in range(image.height) if pixels[image.width // 2, y] == blue}
-
-    assert max(rows("million images")) < 150 < min(rows(None))
-
-
 @settings(max_examples=10)
 @given(_values, _values)
 def test_any_history_can_be_drawn(first: list[float | None], second: list[float | None]) -> None:

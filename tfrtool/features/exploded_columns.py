@@ -83,12 +83,11 @@ class ExplodedColumns(FeatureColumns):
         self,
         *,
         exact: bool = False,  # noqa: ARG002
-        metadata: Mapping[bytes, bytes] | None = None,
     ) -> pa.Schema:
         """Return the schema of a table with these columns."""
         fields = [(name, arrow_type(item)) for name, item in self.root.fields.items()]
         content = json.dumps({"exploded": self.exploded})
-        return pa.schema(fields, {METADATA: content, **(metadata or {})})
+        return pa.schema(fields, {METADATA: content})
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:  # noqa: ARG002
         """Raise a `SchemaError`: records can't be made of their items."""

@@ -199,9 +199,7 @@ class FeatureColumns(DecodedColumns):
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, UsageError):
             return None
 
-    def to_arrow(
-        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
-    ) -> pa.Schema:
+    def to_arrow(self, *, exact: bool = False) -> pa.Schema:
         """Return the schema of a table with these columns."""
         kinds = map(arrow_type, self.root.fields.values())
         fields = [pa.field(*one) for one in zip(self.names, kinds, strict=True)]
@@ -219,7 +217,7 @@ class FeatureColumns(DecodedColumns):
             if isinstance(part, Values) and is_rated(part)
         }
         content |= {"rates": rates} if rates else {}
-        return pa.schema(fields, {METADATA: json.dumps(content), **(metadata or {})})
+        return pa.schema(fields, {METADATA: json.dumps(content)})
 
     def decode(
         self, payloads: Sequence[bytes], *, exact: bool = False

@@ -2,7 +2,7 @@
 
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -217,9 +217,7 @@ class RankingColumns(FeatureColumns):
         parts = (Columns.from_json(data[name]) for name in (CONTEXT, EXAMPLES))
         return cls.of_parts(Packing[data["ranking"]], *parts)
 
-    def to_arrow(
-        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
-    ) -> pa.Schema:
+    def to_arrow(self, *, exact: bool = False) -> pa.Schema:
         """Return the schema of a table with these columns.
 
         Records can be made of it unless it has parts of the context or the examples as columns.
@@ -230,7 +228,7 @@ class RankingColumns(FeatureColumns):
             for name in (CONTEXT, EXAMPLES):
                 content[name] = json.loads(self._used(name).to_arrow().metadata[METADATA])
         schema = FeatureColumns.to_arrow(self, exact=exact)
-        return schema.with_metadata({METADATA: json.dumps(content), **(metadata or {})})
+        return schema.with_metadata({METADATA: json.dumps(content)})
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
         """Return the records that hold the rows of a table."""

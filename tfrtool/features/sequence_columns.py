@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +29,11 @@ class SequenceColumns(FeatureColumns):
         """Return the columns of a tree."""
         return cls(PayloadKind.UNKNOWN, root=root)
 
-    def to_arrow(
-        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
-    ) -> pa.Schema:
+    def to_arrow(self, *, exact: bool = False) -> pa.Schema:
         """Return the schema of a table with these columns, which has no way back."""
         schema = FeatureColumns.to_arrow(self, exact=exact)
         content = {"message": PayloadKind.SEQUENCE_EXAMPLE.title}
-        return schema.with_metadata({METADATA: json.dumps(content), **(metadata or {})})
+        return schema.with_metadata({METADATA: json.dumps(content)})
 
     def select(self, names: Iterable[str]) -> FeatureColumns:
         """Return the columns of these names or paths; ``rgb`` is ``feature_lists/rgb``, too."""

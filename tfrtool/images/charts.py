@@ -99,22 +99,20 @@ def shortened_name(name: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: half - 1]}...{text[-half:]}"
 
 
-def draw_charts(charts: Mapping[str, Lines], axis: str | None = None) -> bytes:
+def draw_charts(charts: Mapping[str, Lines]) -> bytes:
     """Draw charts side by side, each under its title, and return them as a PNG.
 
     Values that are None or not finite are left out, and lines without any value too. Below
-    the x axis stands "epoch", and values begin where they do; or ``axis``, and they begin at 0.
+    the x axis stands "epoch".
     """
     canvas = Image.new("RGB", (_CHART_WIDTH * len(charts), _CHART_HEIGHT), _PAPER)
     draw = ImageDraw.Draw(canvas)
     for number, (title, lines) in enumerate(charts.items()):
-        _draw_chart(draw, number * _CHART_WIDTH, title, lines, axis)
+        _draw_chart(draw, number * _CHART_WIDTH, title, lines)
     return _png(canvas)
 
 
-def _draw_chart(
-    draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines, axis: str | None
-) -> None:
+def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines) -> None:
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, values in named.items():
         points = [(n, v) for n, v in enumerate(values, 1) if v is not None and math.isfinite(v)]
@@ -124,7 +122,7 @@ def _draw_chart(
     if not lines:
         return
     found = [value for points in lines.values() for _, value in points]
-    ticks = _round_ticks(min(found) if axis is None else 0, max(found))
+    ticks = _round_ticks(min(found), max(found))
     steps = max(step for points in lines.values() for step, _ in points)
     x0, x1 = left + _CHART_LEFT, left + _CHART_WIDTH - _CHART_RIGHT
     y0, y1 = _CHART_HEIGHT - _CHART_BOTTOM, _CHART_TOP
@@ -139,7 +137,7 @@ def _draw_chart(
         draw.text((x0 - 8, y), f"{tick:g}", _INK, small, anchor="rm")
     for step in {1, *range(max(steps // 8, 1), steps + 1, max(steps // 8, 1))}:
         draw.text((to_pixels(step, ticks[0])[0], y0 + 6), str(step), _INK, small, anchor="mt")
-    draw.text(((x0 + x1) / 2, y0 + 26), axis or "epoch", _INK, small, anchor="mt")
+    draw.text(((x0 + x1) / 2, y0 + 26), "epoch", _INK, small, anchor="mt")
     for number, (name, points) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         places = [to_pixels(step, value) for step, value in points]

@@ -4,7 +4,7 @@ import abc
 import enum
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -200,14 +200,11 @@ class Columns:
             chosen.append(known[name])
         return Columns(self.kind, tuple(column for column in chosen if column is not None))
 
-    def to_arrow(
-        self, *, exact: bool = False, metadata: Mapping[bytes, bytes] | None = None
-    ) -> pa.Schema:
+    def to_arrow(self, *, exact: bool = False) -> pa.Schema:
         """Return the schema of a table with these columns.
 
         Args:
             exact: whether a column ``_payload`` with the payloads' own bytes is there, too.
-            metadata: more of it.
         """
         if not self.parsed:
             fields = [pa.field(PAYLOAD, pa.binary())]
@@ -222,7 +219,7 @@ class Columns:
             if exact:
                 fields.append(pa.field(EXACT, pa.binary()))
         content = {"kind": self.kind.value, "columns": [_column_json(one) for one in self.columns]}
-        return pa.schema(fields, {METADATA: json.dumps(content), **(metadata or {})})
+        return pa.schema(fields, {METADATA: json.dumps(content)})
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> "Columns | None":

@@ -184,12 +184,11 @@ class MessageColumns(DecodedColumns):
         self,
         *,
         exact: bool = False,  # noqa: ARG002
-        metadata: Mapping[bytes, bytes] | None = None,
     ) -> pa.Schema:
         """Return the schema of a table with these columns."""
         kinds = [one.kind for one in self.chosen_fields.values()]
         fields = [pa.field(*one) for one in zip(self.names, kinds, strict=True)]
-        return pa.schema(fields, {METADATA: f'{{"message": "{self.message}"}}', **(metadata or {})})
+        return pa.schema(fields, {METADATA: f'{{"message": "{self.message}"}}'})
 
     def decode(
         self,

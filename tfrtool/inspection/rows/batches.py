@@ -429,7 +429,6 @@ def read_batches(
     columns: Columns,
     *,
     exact: bool = False,
-    batch_bytes: int = BATCH_BYTES,
     batch_records: int = BATCH_RECORDS,
     on_fault: OnFault,
 ) -> Iterator[Batch]:
@@ -439,7 +438,6 @@ def read_batches(
         shards: the files, or a stream.
         columns: what is decoded.
         exact: whether there is a column `_payload`, too, with the payload's own bytes.
-        batch_bytes: how many bytes of payloads a batch has at most; one record it has in any case.
         batch_records: how many records it has at most.
         on_fault: called with all damage, and with each record that the columns can't hold.
 
@@ -451,7 +449,7 @@ def read_batches(
         report = reporting(path, on_fault)
         with open_shard(source) as file:
             count = min(batch_records, columns.batch_records)
-            for records in in_batches(read_records(file), report, batch_bytes, count):
+            for records in in_batches(read_records(file), report, batch_records=count):
                 yield from decode_records(path, records, columns, report, exact=exact)
 
 
