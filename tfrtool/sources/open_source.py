@@ -46,8 +46,8 @@ _MOST_AROUND, _MOST_ENTRIES = 8, 100
 
 
 _EXPECTED = (
-    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON, Parquet or Arrow), an .npz "
-    "file, a quoted pattern, or tfds:NAME"
+    "a directory, a .zip or .tar(.gz) archive, a table (CSV, JSON, Parquet or Arrow), "
+    "arrays (.npz, idx, CIFAR's pickles or pixels in CSV), a quoted pattern, or tfds:NAME"
 )
 
 

@@ -54,7 +54,8 @@ def write_command(
     - class folders, such as cat/1.jpg or train/cat/1.jpg
     - a zip or tar archive of class folders
     - a CSV, JSON Lines or Parquet table of paths and labels
-    - Parquet with images, WebDataset tars, or .npz files
+    - Parquet with images, or WebDataset tars
+    - arrays: .npz, CIFAR's pickles, MNIST's idx files, or a CSV table of pixels
     - a quoted glob, such as 'photos/*/*.jpg'
     - tfds:NAME, a dataset of TensorFlow Datasets
 
