@@ -397,6 +397,10 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "unpack it and pass the folder as SOURCE": "tests/sources/test_archived_arrays.py has a folder",
+    "pass a quoted pattern such as 'gzip/emnist": "tests/sources/test_idx_files.py passes one",
+    "convert it to an .npz file": "tests/sources/test_array_images.py reads .npz files",
+    "pass one of the tables": "tests/sources/test_pixel_tables.py passes one",
     "for the folder that the paths start from": "tests/sources/test_chosen_columns.py has no files",
     "where such files are": "tests/sources/test_chosen_columns.py follows it",
     "use --path-column NAME to read the paths": "tests/sources/test_chosen_columns.py does",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,26 @@ def test_headers_that_lie_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1000)
     with pytest.raises(SourceError, match="at most"):
         open_tree(_packed(tmp_path / "x.npz", x=_npy(np.zeros((2, 999, 999), np.uint8)), y=_npy(y)))
+
+
+def test_a_header_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
+    """A header is refused by its length, before it is read."""
+    magic, size = b"\x93NUMPY\x02\x00", 50 * 2**20
+    bomb = magic + size.to_bytes(4, "little") + b" " * size
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", _npy(_images(1, 4, 4)))
+        archive.writestr("y.npy", bomb)
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceError, match="header of 52,428,800 bytes"):
+            open_tree(tmp_path / "x.npz")
+        assert tracemalloc.get_traced_memory()[1] < size // 4
+    finally:
+        tracemalloc.stop()
+
+
+def test_labels_of_megabytes(tmp_path: Path) -> None:
+    """Labels that are longer than a class name can be are refused."""
+    np.savez(tmp_path / "x.npz", x=_images(1, 4, 4), y=np.array(["a" * 5000]))
+    with pytest.raises(SourceError, match="unsupported array y"):
+        open_tree(tmp_path / "x.npz")

@@ -223,6 +223,44 @@ def test_bytes_made_again_and_again(tmp_path: Path) -> None:
         open_tree(tmp_path / "data_batch_1")
 
 
+def test_scalars_made_again_and_again(tmp_path: Path) -> None:
+    """Bytes that become values many times would take more memory than the file."""
+    text = b"x" * 5000
+    head = (
+        b"\x80\x03cnumpy.core.multiarray\nscalar\nq\x000cnumpy\ndtype\nX\x05\0\0\0S5000K\0K\1\x87R"
+    )
+    head += b"q\x010B" + struct.pack("<I", len(text)) + text + b"q\x020"
+    (tmp_path / "data_batch_1").write_bytes(head + b"h\0h\1h\2\x86R" * 100 + b".")
+    with pytest.raises(SourceError, match="text that is repeated"):
+        open_tree(tmp_path / "data_batch_1")
+
+
+def test_huge_integers(tmp_path: Path) -> None:
+    """An integer that could not be a label or a size is refused before it is used."""
+    _write(tmp_path / "data_batch_1", _batch(_images(1), [10**5000]))
+    with pytest.raises(SourceError, match="an integer of more than 64 bits"):
+        open_tree(tmp_path / "data_batch_1")
+
+
+def test_values_that_are_no_columns(tmp_path: Path) -> None:
+    """Only numbers and texts can be columns, however often an object is shared."""
+    shared = [["x"] * 1000] * 1000
+    _write(tmp_path / "data_batch_1", _batch(_images(2), [0, 1], nested=[shared, shared]))
+    assert len(_open(tmp_path / "data_batch_1", columns=("all",)).items) == 2
+    many: Any = {str(number): [1, 2] for number in range(100)}
+    _write(tmp_path / "data_batch_1", _batch(_images(2), [0, 1], **many))
+    with pytest.raises(SourceError, match="102 keys"):
+        open_tree(tmp_path / "data_batch_1")
+
+
+def test_names_of_classes_that_no_file_can_have(tmp_path: Path) -> None:
+    """A name with a line break is refused, even if no image has it."""
+    _write(tmp_path / "data_batch_1", _batch(_images(2), [0, 0]))
+    _write(tmp_path / "batches.meta", {"label_names": ["cat", "a\nb"]})
+    with pytest.raises(SourceError, match="not a list of different names"):
+        open_tree(tmp_path / "data_batch_1")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -110,12 +110,13 @@ def test_a_folder_of_tables(tmp_path: Path) -> None:
         "mnist_train/00000000.png": "train",
         "mnist_train/00000001.png": "train",
     }
-    assert {entry.key: entry.reason for entry in source.ignored} == {
+    reasons = {entry.key: entry.reason for entry in (*source.ignored, *source.rejected)}
+    assert reasons == {
         "competition.csv": "no label column",
         "submission.csv": "not a table of pixels",
     }
     with pytest.raises(SourceError, match="no label column"):
-        open_tree(tmp_path / "competition.csv")
+        open_source(str(tmp_path / "competition.csv"), LabelFrom.FOLDER, tmp_path)
     _write(tmp_path / "fer.csv", "emotion,pixels", [(1, " ".join(["9"] * 25))])
     with pytest.raises(SourceError, match="different columns"):
         open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)

@@ -38,7 +38,7 @@ _LABELS_AT_ONCE = 4096
 _SHOWN = 5
 
 
-class _Pair(NamedTuple):
+class _IdxPair(NamedTuple):
     """A file of images and that of their labels."""
 
     images: str
@@ -112,7 +112,7 @@ def _parsed(path: str) -> tuple[str, str, str]:
     return stem, match["role"].lower(), split
 
 
-def _find_pairs(files: Sequence[str], where: str) -> tuple[list[_Pair], list[str]]:
+def _find_pairs(files: Sequence[str], where: str) -> tuple[list[_IdxPair], list[str]]:
     """Return the pairs of files, and files that others are copies of by their names.
 
     Of several files with one name, the shortest path counts, which is not compressed.
@@ -122,7 +122,7 @@ def _find_pairs(files: Sequence[str], where: str) -> tuple[list[_Pair], list[str
         stem, role, _ = _parsed(path)
         if by_stem.setdefault(stem, {}).setdefault(role, path) != path:
             unused.append(path)
-    pairs = list[_Pair]()
+    pairs = list[_IdxPair]()
     for stem, paths in sorted(by_stem.items()):
         if lacking := {"images", "labels"} - paths.keys():
             what = f"no file of {lacking.pop()} for {printable(Path(*paths.values()).name)}"
@@ -130,11 +130,11 @@ def _find_pairs(files: Sequence[str], where: str) -> tuple[list[_Pair], list[str
             raise SourceError(what, path=where, expected=expected)
         words = [word for word in re.split("[-._]+", stem) if word not in _SPLIT_NAMES]
         split = _parsed(paths["images"])[2]
-        pairs.append(_Pair(paths["images"], paths["labels"], "-".join(words), split))
+        pairs.append(_IdxPair(paths["images"], paths["labels"], "-".join(words), split))
     return pairs, unused
 
 
-def _read_mapping(pair: _Pair) -> Mapping[int, str]:
+def _read_mapping(pair: _IdxPair) -> Mapping[int, str]:
     """Return the classes of EMNIST by number, from its file of characters; empty without one."""
     path = Path(pair.images).parent / f"{pair.dataset}-mapping.txt"
     if not path.is_file():
@@ -151,7 +151,7 @@ def _read_mapping(pair: _Pair) -> Mapping[int, str]:
     return names
 
 
-def _images_of(pair: _Pair, names: Mapping[int, str]) -> Iterator[PixelImage]:
+def _images_of(pair: _IdxPair, names: Mapping[int, str]) -> Iterator[PixelImage]:
     with (
         open_unpacked(Path(pair.images), copied=True) as image_file,
         open_unpacked(Path(pair.labels), copied=True) as label_file,

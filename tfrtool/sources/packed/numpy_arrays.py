@@ -4,6 +4,7 @@ Arrays are ``x`` and ``y``, ``x_train`` and ``y_train`` as in Keras, or ``train_
 ``train_labels`` as in MedMNIST. They are read row by row, and nothing in them is unpickled.
 """
 
+import io
 import re
 import zipfile
 import zlib
@@ -28,13 +29,15 @@ from tfrtool.sources.packed.pixel_images import (
     pixel_source,
 )
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.storage.limits import MAX_CLASSES, unpacked_limit
+from tfrtool.storage.limits import MAX_CLASS_NAME, MAX_CLASSES, unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file
 
 _IMAGE_WORDS = frozenset({"x", "images", "image", "imgs", "img", "data"})
 _LABEL_WORDS = frozenset({"y", "labels", "label", "targets", "target"})
 _WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _BATCH_VALUES, _BATCH_BYTES = 4096, 2**20
+_MAX_HEADER = 10_000  # NumPy's own limit
+_MAX_LABEL_BYTES = 4 * MAX_CLASS_NAME  # NumPy has four bytes per character
 _SHOWN = 10
 _ZIP = b"PK\x03\x04"
 _EXPECTED = (
@@ -164,7 +167,9 @@ def _classes_of(pairs: Sequence[_Pair]) -> _Classes:
 
 def _classes_in(labels: _Array, pair: _Pair) -> _Classes:
     kinds = "iuUS" if len(labels.shape) < 2 or labels.shape[1] == 1 else "iufb"
-    if labels.dtype.kind not in kinds or len(labels.shape) > 2 or labels.width > MAX_CLASSES:
+    is_long = labels.dtype.itemsize > _MAX_LABEL_BYTES
+    is_wide = len(labels.shape) > 2 or labels.width > MAX_CLASSES
+    if labels.dtype.kind not in kinds or is_wide or is_long:
         raise _unsupported(pair.path, pair.labels, labels)
     if labels.width == 1:
         return _Classes()
@@ -233,7 +238,10 @@ def _open_array(archive: zipfile.ZipFile, name: str, path: str, packed: int) -> 
     try:
         version = npy.read_magic(file)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-        shape, by_columns, dtype = read(file)
+        length = file.read(2 * version[0])
+        if (count := int.from_bytes(length, "little")) > _MAX_HEADER:  # NumPy reads it first
+            raise ValueError(f"{name} has a header of {count:,} bytes")
+        shape, by_columns, dtype = read(io.BytesIO(length + file.read(count)))
     except (SyntaxError, TokenError, RecursionError, MemoryError, LookupError, TypeError) as error:
         raise ValueError(f"{name} has an invalid header") from error
     array = _Array(dtype, shape, file)

@@ -8,13 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, is_pattern
+from tfrtool.sources.folders.listing import SPLIT_NAMES, is_clutter, is_image_name, is_pattern
 from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.sources.items import Source
+from tfrtool.sources.packed.archived_arrays import unpack_arrays
 from tfrtool.sources.packed.idx_files import IDX_NAME, read_idx
 from tfrtool.sources.packed.numpy_arrays import read_arrays
 from tfrtool.sources.packed.parquet_images import read_parquet_images
-from tfrtool.sources.packed.pickled_batches import BATCH_NAME, PICKLE_START, read_batches
+from tfrtool.sources.packed.pickled_batches import (
+    BATCH_NAME,
+    META_NAMES,
+    PICKLE_START,
+    read_batches,
+)
 from tfrtool.sources.packed.pixel_tables import TABLE_SUFFIXES, read_pixel_tables
 from tfrtool.sources.packed.web_dataset_tars import read_web_dataset
 from tfrtool.sources.source_options import SourceOptions
@@ -41,6 +47,7 @@ _NAMES: Mapping[str, re.Pattern[str]] = {
 _STARTS: Mapping[str, re.Pattern[bytes]] = {"pickle": PICKLE_START}
 """The first bytes of files, which may have any name if one is passed by itself."""
 
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _HEAD = 8
 _REMOTE_KINDS = frozenset({".parquet", ".arrow", ".feather", ".ipc", ".tar", ".npz", "pixels"})
 """Kinds that are read from object stores."""
@@ -59,12 +66,27 @@ def read_packed(argument: str, scratch: Path, options: SourceOptions) -> Source 
             what = "the saved dataset has no column of encoded images"
             raise SourceError(what, path=argument, hint="use tfrtool convert for other columns")
         return source
-    files = _find_files(argument)
+    files = _unpacked_files(argument, scratch) or _find_files(argument)
     suffix = next((one for one in _READERS if one in files), None)
     if suffix is None:
         return None
     with os_errors_as(SourceError, argument):
         return _READERS[suffix](files[suffix], argument, scratch, options)
+
+
+def _unpacked_files(argument: str, scratch: Path) -> dict[str, list[str]]:
+    """Return the files of an archive of arrays by their kind; empty for anything else."""
+    if is_url(argument) or not argument.lower().endswith(_ARCHIVES):
+        return {}
+    if not os.path.isfile(argument):  # noqa: PTH113
+        return {}
+    folder = unpack_arrays(argument, scratch, _is_array_name)
+    return {} if folder is None else _files_in(str(folder))
+
+
+def _is_array_name(name: str) -> bool:
+    is_array = any(_NAMES[kind].fullmatch(name) for kind in ("idx", "pickle"))
+    return is_array or name in META_NAMES or name.endswith("-mapping.txt")
 
 
 def _find_files(argument: str) -> dict[str, list[str]]:
@@ -99,7 +121,7 @@ def _files_in(folder: str) -> dict[str, list[str]]:
     files, folders = dict[str, list[str]](), list[str]()
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if is_clutter(entry.name):
                 continue
             if entry.is_dir():
                 if not _ARRAY_FOLDERS.fullmatch(entry.name):

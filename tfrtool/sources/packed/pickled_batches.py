@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfrtool.errors import SourceError, os_errors_as, printable, some_of
 from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.formats.unpacked import open_unpacked
-from tfrtool.sources.items import Source
+from tfrtool.sources.items import Source, label_problem
 from tfrtool.sources.packed.pixel_images import (
     PixelColumns,
     PixelImage,
@@ -20,7 +20,8 @@ from tfrtool.sources.packed.pixel_images import (
 )
 from tfrtool.sources.packed.safe_pickle import UnsafePickleError, read_pickle
 from tfrtool.sources.source_options import SourceOptions
-from tfrtool.sources.tables.table_columns import check_label_column, quoted
+from tfrtool.sources.tables.table_columns import check_chosen_columns, quoted
+from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import open_regular, size_of_file
 
 if TYPE_CHECKING:
@@ -37,13 +38,20 @@ PICKLE_START = re.compile(rb"\x80[\x02-\x05]")
 """How pickles start, from protocol 2 on."""
 
 _GZIP = b"\x1f\x8b"
-_META_NAMES = ("batches.meta", "meta")
+META_NAMES = ("batches.meta", "meta")
+"""Files of the names of classes, next to the batches."""
+
 _PIXELS = ("data", "images", "x")
 _LABELS = ("fine_labels", "labels", "label", "y")
 _MAX_BYTES = 512 * 1024 * 1024
 """Size of a pickle, which is read at once. CIFAR-100 has 155 MB, a batch of ImageNet in 32 x 32
 pixels 394 MB."""
 
+_MOST_KEYS = 32
+_MOST_IMAGES = 4_000_000
+"""Images of a pickle. CIFAR-100 has 50,000."""
+
+_ATOMS = (str, bytes, int, float, type(None))
 _SHOWN = 5
 _EXPECTED = "a pickled dict with data (uint8, N x pixels) and labels (N integers)"
 
@@ -60,7 +68,7 @@ class _Contents(NamedTuple):
 
     pixels: "NDArray[Any]"  # of the images, by rows
     sides: Sides
-    columns: Mapping[str, Sequence[Any]]  # everything that has a value for each image
+    columns: Mapping[str, Any]  # lists and arrays that have a value for each image
 
 
 def read_batches(
@@ -77,7 +85,7 @@ def read_batches(
     batches.sort(key=lambda batch: _numbered(batch.path))
     first = _read_batch(batches[0].path)
     label = options.label_column or next((one for one in _LABELS if one in first.columns), None)
-    check_label_column(options.label_column, [*first.columns], where)
+    check_chosen_columns(options, [*first.columns], Path(where))
     if label is None:
         found = quoted([*first.columns]) or "none"
         raise SourceError("no labels", path=batches[0].path, expected=_EXPECTED, found=found)
@@ -158,18 +166,28 @@ def _read_batch(path: str) -> _Contents:
         raise SourceError("unsupported array of pixels", path=path, expected=_EXPECTED, found=found)
     if pixels.ndim == 2 and sides[2] > 1:  # CIFAR has all of red first, then green and blue
         pixels = pixels.reshape(len(pixels), sides[2], *sides[:2]).transpose(0, 2, 3, 1)
-    columns = dict[str, Sequence[Any]]()
+    if len(pixels) > _MOST_IMAGES or len(content) > _MOST_KEYS:
+        what = f"{len(pixels):,} images and {len(content):,} keys"
+        raise SourceError(what, path=path, expected=f"{_MOST_IMAGES:,} and {_MOST_KEYS} at most")
+    columns = dict[str, Any]()
     for other, values in content.items():
-        if isinstance(values, numpy.ndarray) and values.ndim == 1:
-            values = values.tolist()
-        if other == name or not isinstance(values, list):
+        is_array = isinstance(values, numpy.ndarray) and values.ndim == 1
+        if other == name or not (is_array or isinstance(values, list)):
             continue
         if len(values) == len(pixels):
-            columns[other] = values
+            if is_array or _has_short_values(values):
+                columns[other] = values
         elif other in _LABELS:
             what = f"{len(values):,} {other} for {len(pixels):,} images"
             raise SourceError(what, path=path)
     return _Contents(pixels, sides, columns)
+
+
+def _has_short_values(values: Sequence[object]) -> bool:
+    """Return whether a list has numbers and texts alone, which may be the same text repeatedly."""
+    if not all(isinstance(value, _ATOMS) for value in values):
+        return False
+    return sum(len(value) for value in values if isinstance(value, str | bytes)) <= _MAX_BYTES
 
 
 def _sides_of(shape: tuple[int, ...]) -> Sides | None:
@@ -186,11 +204,12 @@ def _sides_of(shape: tuple[int, ...]) -> Sides | None:
 def _class_names(folder: Path, label: str) -> Sequence[str] | None:
     """Return the names of the classes, from the file of them in the same folder; or None."""
     key = "label_names" if label == "labels" else label.removesuffix("s") + "_names"
-    for path in (folder / name for name in _META_NAMES):
+    for path in (folder / name for name in META_NAMES):
         names = _load(str(path)).get(key) if path.is_file() else None
         if isinstance(names, list) and names:
             texts = [one.decode("latin-1") if isinstance(one, bytes) else one for one in names]
-            if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
+            is_valid = all(isinstance(text, str) and not label_problem(text) for text in texts)
+            if not is_valid or len({*texts}) < len(texts) or len(texts) > MAX_CLASSES:
                 raise SourceError(f"{key} is not a list of different names", path=path)
             return texts
     return None
@@ -207,11 +226,8 @@ def _images_of(
             raise SourceError(f"no {printable(label)}", path=batch.path, found=found)
         start = f"{batch.split}/" if batch.split else ""
         for at in range(len(pixels)):
-            text, problem = _label_text(columns[label][at], names)
-            cells = {
-                name: value.decode("latin-1") if isinstance(value := values[at], bytes) else value
-                for name, values in columns.items()
-            }
+            cells = {name: _plain(values[at]) for name, values in columns.items()}
+            text, problem = _label_text(cells[label], names)
             yield PixelImage(
                 f"{start}{numbers[batch.split]:08d}.png",
                 text,
@@ -224,10 +240,14 @@ def _images_of(
             numbers[batch.split] += 1
 
 
+def _plain(value: Any) -> Any:
+    """Return a value of a list or an array as Python has it, and bytes as text."""
+    value = value if isinstance(value, _ATOMS) else value.item()
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
 def _label_text(value: object, names: Sequence[str] | None) -> tuple[str, str | None]:
     """Return a label, and why it isn't one."""
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
     if isinstance(value, str):
         return value, None
     if not isinstance(value, int) or isinstance(value, bool):

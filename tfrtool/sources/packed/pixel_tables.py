@@ -24,7 +24,7 @@ from tfrtool.sources.packed.pixel_images import PixelColumns, PixelImage, Sides,
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
-    check_label_column,
+    check_chosen_columns,
     find_columns,
     quoted,
 )
@@ -46,7 +46,7 @@ _NUMBERED = tuple(bytes(range(first, first + _FEWEST_PIXELS)) for first in (0, 1
 _SHOWN = 5
 
 
-class _Form(NamedTuple):
+class _PixelTable(NamedTuple):
     """Where the pixels of a table are, and what its other columns mean."""
 
     pixels: Sequence[int]  # columns of a pixel each, or the only one of all pixels
@@ -79,35 +79,62 @@ def read_pixel_tables(
 ) -> Source | None:
     """List the images in tables of pixels; None if there are none.
 
-    Of several tables, those without pixels or without labels are listed as ignored.
+    Of several tables, those without pixels are listed as ignored, and those without labels as
+    rejected.
     """
-    forms, ignored = dict[str, _Form](), list[LeftOut]()
+    forms, rejected = dict[str, _PixelTable](), list[LeftOut]()
     for path in files:
         if form := _form_of(path, options):
             forms[path] = form
-        else:
-            ignored.append(LeftOut(key=Path(path).name, reason="not a table of pixels"))
     if not forms:
         return None
+    names = [Path(path).name for path in files if path not in forms]
+    ignored = [LeftOut(key=name, reason="not a table of pixels") for name in names[:MAX_LISTED]]
     if not options.columns or options.about_labels:
-        labelled = {path: form for path, form in forms.items() if form.label is not None}
-        reason = "no label column"
-        unlabelled = [path for path in forms if path not in labelled]
-        if not labelled:
-            names = [*forms[unlabelled[0]].others]
-            check_label_column(options.label_column, names, unlabelled[0])
-            hint = "use --label-column NAME to read the labels from a column of another name"
-            found = quoted(names) or "pixels alone"
-            raise SourceError(reason, path=unlabelled[0], found=found, hint=hint)
-        ignored += [LeftOut(key=Path(path).name, reason=reason) for path in unlabelled]
-        forms = labelled
+        forms, rejected = _split_by_labels(forms, options)
     if len({(form.label, form.split, len(form.pixels)) for form in forms.values()}) > 1:
         shown = some_of([printable(Path(path).name) for path in forms], _SHOWN)
         what = "tables of pixels have different columns"
         raise SourceError(what, path=where, found=shown, hint="pass one of the tables")
+    notes = _Notes()
+    source = _source_of(forms, notes, where, scratch, options)
+    notices = [*source.notices, *notes.texts()]
+    if headless := [Path(path).name for path, form in forms.items() if not form.has_header]:
+        shown = some_of([printable(name) for name in headless], _SHOWN)
+        notices.append(f"no header: the first cell of each row is read as the label ({shown})")
+    return replace(
+        source,
+        notices=tuple(notices),
+        ignored=tuple(ignored),
+        rejected=(*rejected, *source.rejected),
+    )
+
+
+def _split_by_labels(
+    forms: Mapping[str, _PixelTable], options: SourceOptions
+) -> tuple[dict[str, _PixelTable], list[LeftOut]]:
+    """Return the tables with labels, and the others as rejected; an error if none has labels."""
+    labelled = {path: form for path, form in forms.items() if form.label is not None}
+    reason, unlabelled = "no label column", [path for path in forms if path not in labelled]
+    if not labelled:
+        names = [*forms[unlabelled[0]].others]
+        check_chosen_columns(options, names, as_path(unlabelled[0]))
+        hint = "use --label-column NAME to read the labels from a column of another name"
+        found = quoted(names) or "pixels alone"
+        raise SourceError(reason, path=unlabelled[0], found=found, hint=hint)
+    return labelled, [LeftOut(key=Path(path).name, reason=reason) for path in unlabelled]
+
+
+def _source_of(
+    forms: Mapping[str, _PixelTable],
+    notes: _Notes,
+    where: str,
+    scratch: Path,
+    options: SourceOptions,
+) -> Source:
     splits = {path: split_of_file(path) if len(forms) > 1 else "" for path in forms}
     splits = splits if all(splits.values()) else dict.fromkeys(forms, "")
-    packed, notes = 0, _Notes()
+    packed = 0
     for path in forms:
         with os_errors_as(SourceError, path), open_regular(path) as file:
             packed += size_of_file(file)
@@ -122,21 +149,14 @@ def read_pixel_tables(
         [*dict.fromkeys(name for form in forms.values() for name in _unused(form))],
         tabular=True,
     )
-    source = pixel_source(
-        images, where, scratch, options, packed=packed, names=None, columns=columns
-    )
-    notices = [*source.notices, *notes.texts()]
-    if headless := [Path(path).name for path, form in forms.items() if not form.has_header]:
-        shown = some_of([printable(name) for name in headless], _SHOWN)
-        notices.append(f"no header: the first cell of each row is read as the label ({shown})")
-    return replace(source, notices=tuple(notices), ignored=tuple(ignored[:MAX_LISTED]))
+    return pixel_source(images, where, scratch, options, packed=packed, names=None, columns=columns)
 
 
-def _unused(form: _Form) -> Iterator[str]:
+def _unused(form: _PixelTable) -> Iterator[str]:
     return (name for name in form.others if name not in (form.label, form.split))
 
 
-def _form_of(path: str, options: SourceOptions) -> _Form | None:
+def _form_of(path: str, options: SourceOptions) -> _PixelTable | None:
     """Return the form of a table by its first rows; None if it has no pixels."""
     with suppress(SourceError, OSError), open_unpacked(as_path(path)) as file:
         delimiter = detect_delimiter(file, as_path(path))
@@ -147,11 +167,11 @@ def _form_of(path: str, options: SourceOptions) -> _Form | None:
         first = head[0]
         if _is_headless(first):
             pixels = range(1, len(first))
-            return _Form(pixels, {"label": 0}, "label", None, delimiter, has_header=False)
+            return _PixelTable(pixels, {"label": 0}, "label", None, delimiter, has_header=False)
         found = _pixel_columns(first) or (_pixel_cell(first, head[1]) if len(head) > 1 else ())
         if not found:
             return None
-        at = {name: place for place, name in enumerate(first) if place not in {*found}}
+        at = {name: number for number, name in enumerate(first) if number not in {*found}}
         roles = find_columns([*at], options.label_column)
         lower = {name.lower(): name for name in at}
         split = roles.split or next((lower[one] for one in _SPLITS if one in lower), None)
@@ -161,7 +181,7 @@ def _form_of(path: str, options: SourceOptions) -> _Form | None:
             likely = [one for one in at if one != split and one.lower() not in _NUMBERS_OF_ROWS]
             if label is None and len(likely) == 1 and not options.columns:
                 label = likely[0]
-        return _Form(found, at, label, split, delimiter)
+        return _PixelTable(found, at, label, split, delimiter)
     return None
 
 
@@ -176,9 +196,9 @@ def _is_headless(cells: Sequence[str]) -> bool:
 def _pixel_columns(names: Sequence[str]) -> Sequence[int]:
     """Return the columns of a pixel each, in the order of their numbers."""
     found = dict[tuple[int, int], int]()
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         if match := _PIXEL_NAME.fullmatch(name):
-            found[int(match[1]), int(match[2] or -1)] = place
+            found[int(match[1]), int(match[2] or -1)] = number
     return [found[key] for key in sorted(found)] if len(found) >= _FEWEST_PIXELS else ()
 
 
@@ -186,13 +206,15 @@ def _pixel_cell(names: Sequence[str], cells: Sequence[str]) -> Sequence[int]:
     """Return the column that has all pixels in a cell."""
     known = dict(zip(names, cells, strict=False))
     for name in _CELL_NAMES:
-        for place, column in enumerate(names):
+        for number, column in enumerate(names):
             if column.lower() == name and _CELL.fullmatch(known.get(column, "")):
-                return (place,)
+                return (number,)
     return ()
 
 
-def _images_of(path: str, form: _Form, file_split: str, notes: _Notes) -> Iterator[PixelImage]:
+def _images_of(
+    path: str, form: _PixelTable, file_split: str, notes: _Notes
+) -> Iterator[PixelImage]:
     sides: Sides | None = None
     if len(form.pixels) > 1 and (sides := _sides_of(len(form.pixels))) is None:
         what = f"{len(form.pixels):,} columns of pixels are not those of a square image"
@@ -212,7 +234,7 @@ def _images_of(path: str, form: _Form, file_split: str, notes: _Notes) -> Iterat
                 continue
             values, problem = _read_pixels(cells, form, sides)
             sides = sides or (None if values is None else _sides_of(len(values)))
-            named = {name: cells[place].strip() for name, place in form.others.items()}
+            named = {name: cells[number].strip() for name, number in form.others.items()}
             split = named.get(form.split or "", "") or file_split
             if problem is None:
                 split, problem = _split_name(split, notes)
@@ -226,10 +248,10 @@ def _images_of(path: str, form: _Form, file_split: str, notes: _Notes) -> Iterat
 
 
 def _read_pixels(
-    cells: Sequence[str], form: _Form, sides: Sides | None
+    cells: Sequence[str], form: _PixelTable, sides: Sides | None
 ) -> tuple[bytes | None, str | None]:
     """Return the pixels of a row, and why it has none."""
-    texts = [cells[place] for place in form.pixels]
+    texts = [cells[number] for number in form.pixels]
     if len(texts) == 1:
         texts = texts[0].strip("[] \t\n").replace(",", " ").split()
     values = _pixels_in(texts)

@@ -56,7 +56,7 @@ class _Dtype:
         return numpy.dtype(self._order.replace("|", "=") + self._plain)
 
 
-class _Array:
+class _PickledArray:
     """An array, whose values follow in a state."""
 
     def __init__(self) -> None:
@@ -101,7 +101,8 @@ class _Machine:
     def __init__(self, size: int) -> None:
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self._copied, self._size = 0, size  # bytes of text that were made bytes, and of the file
+        # Text is made bytes, and then an array: twice the bytes of the file at most.
+        self._copied, self._most_copied = 0, 2 * size
 
     def pop(self) -> Any:
         """Remove the last value."""
@@ -120,6 +121,8 @@ class _Machine:
     def follow(self, name: str, argument: Any) -> bool:
         """Do what an instruction says; return False if it is not one for data."""
         if name in _PUSHES:
+            if isinstance(argument, int) and not -(2**63) <= argument < 2**64:
+                raise UnsafePickleError("an integer of more than 64 bits")
             self._stack.append(argument)
         elif name in _TUPLES:
             self._stack.append(tuple([self.pop() for _ in range(_TUPLES[name])][::-1]))
@@ -223,23 +226,24 @@ class _Machine:
     def set_state(self, _: Any) -> None:
         """Give the last value its state."""
         state, target = self.pop(), self._stack[-1]
-        if not isinstance(target, _Array | _Dtype):
+        if not isinstance(target, _PickledArray | _Dtype):
             raise UnsafePickleError("an object with a state")
         self._count_copies(state)
         target.set_state(state)
 
     def _count_copies(self, values: Any) -> None:
-        """Refuse to make bytes of the same text again and again."""
+        """Refuse to make values of the same text or bytes again and again."""
         if isinstance(values, tuple):
-            self._copied += sum(len(value) for value in values if isinstance(value, str))
-        if self._copied > self._size:
+            copied = (len(value) for value in values if isinstance(value, str | bytes | bytearray))
+            self._copied += sum(copied)
+        if self._copied > self._most_copied:
             raise UnsafePickleError("text that is repeated")
 
 
-def _make_array(subtype: Any, *_: Any) -> _Array:
+def _make_array(subtype: Any, *_: Any) -> _PickledArray:
     if subtype is not _NDARRAY:
         raise TypeError
-    return _Array()
+    return _PickledArray()
 
 
 def _make_dtype(code: Any, *_: Any) -> _Dtype:
@@ -250,8 +254,8 @@ def _make_scalar(dtype: Any, data: Any) -> Any:
     return _array_of(data, dtype, (), by_columns=False).item()
 
 
-def _make_array_of_buffer(data: Any, dtype: Any, shape: Any, order: Any = "C") -> _Array:
-    array = _Array()
+def _make_array_of_buffer(data: Any, dtype: Any, shape: Any, order: Any = "C") -> _PickledArray:
+    array = _PickledArray()
     array.values = _array_of(data, dtype, shape, by_columns=_text(order) == "F")
     return array
 
@@ -303,7 +307,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_item(value: Any) -> Any:
-    return value.values if isinstance(value, _Array) else value
+    return value.values if isinstance(value, _PickledArray) else value
 
 
 def _text(value: Any) -> str:
