@@ -132,6 +132,12 @@ index zlib.tfrecord | 1
   > python3 -c 'import sys, zlib;
     sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' < zlib.tfrecord > COPY
   > tfrtool index COPY
+write pets new | 1
+  ? run tfrtool inspect dataset pets to see what it contains; verify, reshard, edit, convert and
+  ? train read it too
+  > tfrtool inspect dataset pets
+  > tfrtool verify pets
+  > tfrtool reshard pets new
 write masks new | 1
   ? use --annotations for COCO, Pascal VOC or YOLO boxes, or pass the images alone, in one folder
   ? per class (masks alone are not supported)

@@ -79,7 +79,6 @@ def test_the_name_of_an_archive_proves_nothing(form: str, tmp_path: Path) -> Non
         (bytes(2000), "only zero bytes"),
         (image_bytes(), "a JPEG image"),
         (b"\x1f\x8b\x08", "gzip data"),
-        (frame(b"a"), "a TFRecord file, which reshard, edit and convert read"),
     ],
 )
 def test_other_files_are_an_error(data: bytes, found: str, tmp_path: Path) -> None:
@@ -91,6 +90,20 @@ def test_other_files_are_an_error(data: bytes, found: str, tmp_path: Path) -> No
     assert caught.value.path == str(path)
     assert ".tar" in str(caught.value.expected)
     assert caught.value.found == found
+
+
+@pytest.mark.parametrize("name", ["pets-train.tfrecord-00000-of-00001", "train.tfrec", "records"])
+def test_shards_are_a_dataset_already(name: str, tmp_path: Path) -> None:
+    """A shard, and a folder of shards below others, name commands that read a dataset."""
+    folder = tmp_path / "pets" / "1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "dataset_info.json").write_text("{}")
+    (folder / name).write_bytes(frame(b"payload"))
+    for path, command in ((tmp_path / "pets", "dataset"), (folder / name, "shard")):
+        with pytest.raises(SourceError, match="already a dataset of TFRecord shards") as caught:
+            open_tree(path)
+        assert str(caught.value.found).endswith(name)
+        assert f"tfrtool inspect {command} {path} " in str(caught.value.hint)
 
 
 def test_tables(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.compression import describe_content, is_text, starts_record
+from tfrtool.records.shard_sets import is_shard_name
 from tfrtool.sources.archives import is_tar, list_tar, list_zip
-from tfrtool.sources.folders.annotated import CLASSES_CSV, METADATA_TABLES
+from tfrtool.sources.folders.annotated import CLASSES_CSV, METADATA_TABLES, shards_refusal
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import (
     SPLIT_NAMES,
@@ -248,6 +249,8 @@ def _list_file(argument: str, path: str, scratch: Path) -> Listing | None:
     named = path.lower().removesuffix(".gz").endswith(TABLE_NAMES)
     if named or (head.strip() and is_text(head)) or head.startswith(_COLUMNAR):
         return None
-    shard = "a TFRecord file, which reshard, edit and convert read" if starts_record(head) else None
-    found = shard or describe_content(head)
+    name = as_path(argument).name
+    if starts_record(head) or is_shard_name(name):
+        raise shards_refusal(name, argument)
+    found = describe_content(head)
     raise SourceError("not a source of images", path=argument, expected=_EXPECTED, found=found)

@@ -64,6 +64,25 @@ def _reasons(source: Source) -> list[str]:
     return [f"{entry.key}: {entry.reason}" for entry in listed]
 
 
+def test_one_name_in_two_folders_is_refused_with_both_files(tmp_path: Path) -> None:
+    """The reason names both files, and both ways out of it read all images."""
+    images, path = tmp_path / "images", tmp_path / "x.json"
+    for split in ("train", "val"):
+        scenes(images / split)
+    content = write_coco(path)
+    options = SourceOptions(annotations=f"coco:{path}")
+    what = r"several images are named a\.jpg: train/a\.jpg and val/a\.jpg; name the folder"
+    with pytest.raises(SourceError, match=what):
+        open_source(str(images), LabelFrom.FOLDER, tmp_path, options=options)
+    source = open_source(str(images / "train"), LabelFrom.FOLDER, tmp_path, options=options)
+    assert len(source.items) == len(SCENES)
+    for image in content["images"]:
+        image["file_name"] = f"val/{image['file_name']}"
+    path.write_text(json.dumps(content))
+    source = open_source(str(images), LabelFrom.FOLDER, tmp_path, options=options)
+    assert [item.key for item in source.items] == [f"val/{scene.name}" for scene in SCENES]
+
+
 @pytest.mark.parametrize("first", ["images", "annotations", "categories"])
 def test_all_that_is_told_is_there(opening: Opening, tmp_path: Path, first: str) -> None:
     """Each image has its objects, with all of their numbers, in whatever order arrays come."""

@@ -265,21 +265,27 @@ class _AnnotationMatcher:
                     return end, name
             for end in map(_composed, ends):
                 if end in self._aliases:
-                    if (key := self._aliases[end]) is not None:
-                        return key, name
-                    problem = f"several images are named {printable(end)}"
+                    first, *others = self._aliases[end]
+                    if not others:
+                        return first, name
+                    problem = (
+                        f"several images are named {printable(end)}: {printable(first)} and "
+                        f"{printable(others[0])}; name the folder, too, or write each folder "
+                        "with its own annotations"
+                    )
                     break
         raise UnfitError(problem)
 
     @cached_property
-    def _aliases(self) -> dict[str, str | None]:
-        """The keys of images by their other names; None for a name of several."""
-        aliases = dict[str, str | None]()
+    def _aliases(self) -> dict[str, tuple[str, ...]]:
+        """The keys of images by their other names; the first two for a name of several."""
+        aliases = dict[str, tuple[str, ...]]()
         for key in self._files:
             last = key.rpartition("/")[2]
             names = key, last, key[: key.rfind(".")], last[: last.rfind(".")]
             for name in set(map(_composed, names)):
-                aliases[name] = None if name in aliases else key
+                keys = aliases.get(name, ())
+                aliases[name] = tuple(sorted((*keys, key))[:2]) if keys else (key,)
         return aliases
 
     def _size(self, key: str, image: ParsedImage) -> tuple[int, int]:

@@ -9,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.records.compression import starts_record
+from tfrtool.records.shard_sets import has_other_format, is_shard_name
 from tfrtool.sources.folders.listing import list_directory
 from tfrtool.storage.opening import open_regular
 
@@ -32,6 +34,9 @@ _COCO_START = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*\{(?s:.*)\"(?:images|annotations|categories)\"\s*:\s*\["
 )
 _HEAD = 2**14
+_FILES_OPENED = 8
+"""Files whose names show nothing that are opened to find shards."""
+
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What YOLO's description of a dataset is called."""
 
@@ -153,6 +158,39 @@ def _kind_of(file: Path, head: bytes) -> str | None:
 def write_command(source: str, annotations: str) -> str:
     """Return what is typed to write images with annotations."""
     return shlex.join(["tfrtool", "write", source, "DATASET", "--annotations", annotations])
+
+
+def find_shard(keys: Iterable[str], folder: str) -> str | None:
+    """Return the first file that is a TFRecord shard, by its name or its content; None without.
+
+    Args:
+        keys: paths of files, relative to a folder.
+        folder: the folder.
+    """
+    opened = 0
+    for key in keys:
+        name = key.rpartition("/")[2]
+        is_shard = None if has_other_format(name) else is_shard_name(name)
+        if is_shard is None and opened < _FILES_OPENED:
+            opened += 1
+            with suppress(OSError, ValueError), open_regular(Path(folder) / key) as file:
+                is_shard = starts_record(file.read(_HEAD))
+        if is_shard:
+            return key
+    return None
+
+
+def shards_refusal(shard: str, where: str) -> SourceError:
+    """Return the error for a source that is made of shards."""
+    kind = "dataset" if Path(where).is_dir() else "shard"
+    command = shlex.join(["tfrtool", "inspect", kind, where])
+    return SourceError(
+        "already a dataset of TFRecord shards, not a source of images",
+        path=where,
+        found=printable(shard),
+        hint=f"run {command} to see what it contains; verify, reshard, edit, convert and train "
+        "read it too",
+    )
 
 
 def _refusal(found: str, where: str) -> SourceError:

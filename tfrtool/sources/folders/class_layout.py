@@ -18,7 +18,9 @@ from tfrtool.sources.folders.annotated import (
     annotations_hint,
     check_classes,
     check_masks,
+    find_shard,
     is_images_folder,
+    shards_refusal,
     write_command,
 )
 from tfrtool.sources.folders.folder_layout import (
@@ -232,6 +234,8 @@ def _nothing(
     depth: int | None,
 ) -> SourceError:
     if not tree.folders:
+        if shard := find_shard((str(row[0]) for row in tree.files()), where):
+            return shards_refusal(shard, where)
         what = "no images found"
         what += f" ({rejected.count:,} can't be read)" if rejected.count else ""
         known = annotations_at(Path(where))
