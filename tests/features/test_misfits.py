@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import re
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import tfrtool
+from tests.records.strategies import shard_of
 from tfrtool.errors import SchemaError
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.examples.fields import Field, ListOf, Struct, Values
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.tensor_protos import tensor_proto
 
 
 def integers(*values: int) -> Feature:
@@ -175,14 +180,25 @@ def test_encoded_tensors(spelling: str, content: bytes, why: str) -> None:
     assert misfit_of(columns_of(x=spelling), good, {"x": content}).endswith(why)
 
 
-def test_zlib_bombs_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors of unknown size have a limit each, and one for a batch, which is then halved."""
+def test_zlib_bombs_of_a_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tensors of unknown size have a limit each; together, records that are read at once have."""
     monkeypatch.setattr("tfrtool.features.encoded_tensors.MOST_UNPACKED", 1000)
+    monkeypatch.setattr("tfrtool.features.leaf_build.BATCH_UNPACKED", 1000)
     columns = columns_of(x="zlib:uint8[*]")
     small, bomb = ({"x": zlib.compress(bytes(size))} for size in (600, 1_000_000))
     assert "found more than 1000 bytes" in misfit_of(columns, {"x": zlib.compress(b"1")}, bomb)
-    with pytest.raises(SchemaError, match="unpack to more than 1,000 bytes"):
+    with pytest.raises(SchemaError, match="unpack to more than"):
         columns.decode([encode_example(small)] * 2)
+    (tmp_path / "a.tfrecord").write_bytes(shard_of([encode_example(small)] * 3))
+    batches = [*tfrtool.read_table(tmp_path / "a.tfrecord", types={"x": "zlib:uint8[*]"})]
+    assert [len(batch["x"][0]) for batch in batches] == [600] * 3
+
+
+def test_tensors_that_repeat_a_value() -> None:
+    """A few bytes can't stand for 80 MiB, though they can for some values."""
+    good, bad = ({"x": tensor_proto("float32", [size], b"")} for size in (5, 20 * 2**20))
+    why = misfit_of(columns_of(x="tensor:float32[*]"), good, bad)
+    assert re.search(r"found a tensor of more than 67,1\d\d,\d{3} bytes", why)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The rows of Arrow tables of any types as the arrays of a tree's fields."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -184,7 +185,7 @@ def _conformed(item: Field, array: pa.Array, path: str, level: int) -> pa.Array:
 
 
 def _structs(item: Struct, array: pa.Array, path: str, level: int) -> pa.Array:
-    """Return structs; null is one of nulls, as records store it."""
+    """Return structs, null where the array is."""
     is_null = pa.types.is_null(array.type)
     if not (is_null or pa.types.is_struct(array.type)):
         raise _MisfitError(f"a {array.type}, and other rows have structs")
@@ -198,7 +199,37 @@ def _structs(item: Struct, array: pa.Array, path: str, level: int) -> pa.Array:
         found = pa.nulls(len(array)) if found is None else found
         fields.append(_conformed(part, found, join(path, name), level))
     kind = pa.struct([(name, one.type) for name, one in zip(item.fields, fields, strict=True)])
-    return struct_array(kind, len(array), None, fields)
+    return struct_array(kind, len(array), np.flatnonzero(np.asarray(array.is_valid())), fields)
+
+
+def without_null_structs(
+    batch: pa.RecordBatch, columns: FeatureColumns, counts: Counter[str]
+) -> pa.RecordBatch:
+    """Return a batch with structs of nulls in place of nulls, as records store them.
+
+    ``counts`` counts these by path. Structs in lists are never null.
+    """
+    for at, (name, item) in enumerate(columns.root.fields.items()):
+        if isinstance(item, Struct):
+            array = _filled(item, batch.column(at), name, 0, counts)
+            batch = batch.set_column(at, batch.schema.field(at), array)
+    return batch
+
+
+def _filled(
+    item: Field, array: pa.Array, path: str, outer_nulls: int, counts: Counter[str]
+) -> pa.Array:
+    """Return structs of which none is null; ``outer_nulls`` of them are in others that are."""
+    if not isinstance(item, Struct):
+        return array
+    if array.null_count > outer_nulls:
+        counts[path] += array.null_count - outer_nulls
+    pairs = zip(item.fields.items(), array.flatten(), strict=True)
+    fields = [
+        _filled(part, inner, join(path, name), array.null_count, counts)
+        for (name, part), inner in pairs
+    ]
+    return struct_array(array.type, len(array), None, fields)
 
 
 def _list_items(item: ListOf, array: pa.Array, path: str, level: int) -> pa.Array:

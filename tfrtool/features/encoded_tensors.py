@@ -10,14 +10,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.errors import SchemaError, human_count
+from tfrtool.errors import SchemaError, human_bytes, human_count
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
 from tfrtool.examples.fields import ITEM_SIZES, Encoding, Values
 from tfrtool.features.stored_lists import string_parts
 from tfrtool.features.tensor_protos import read_tensor_proto
 
 MOST_UNPACKED = 256 * 1024 * 1024
-"""Bytes of an encoded tensor of unknown sizes, and of all in a batch: zlib packs a thousandfold."""
+"""Bytes of an encoded tensor of unknown sizes, and those that all tensors of a record may have
+beyond what it stores, as zlib packs a thousandfold."""
+
+BATCH_UNPACKED = 64 * 1024 * 1024
+"""Bytes that all tensors of several records may have beyond what these store, and a TensorProto,
+which can repeat its last value: to build and write a table takes ten times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +44,32 @@ class UnpackedTensors:
     bad: Mapping[int, str] = field(default_factory=dict)
 
 
-def unpack(strings: pa.Array, values: Values) -> UnpackedTensors:
+def unpack(strings: pa.Array, values: Values, most: int) -> UnpackedTensors:
     """Return the bytes of encoded tensors.
 
     Raises:
-        SchemaError: they unpack to more memory than a batch may take.
+        SchemaError: they unpack to more than ``most`` bytes beyond their own.
     """
     ends, data = string_parts(strings)
-    return _unpacked(data, ends, values)
+    return _unpacked(data, ends, values, most)
 
 
 def unpack_strings(strings: Sequence[bytes], values: Values) -> UnpackedTensors:
     """Do what `unpack` does, for strings of Python."""
     ends = np.fromiter(accumulate(map(len, strings), initial=0), np.int64, len(strings) + 1)
-    return _unpacked(np.frombuffer(b"".join(strings), np.uint8), ends, values)
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    return _unpacked(data, ends, values, MOST_UNPACKED)
 
 
-def _unpacked(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTensors:
+def _unpacked(data: NDArray[np.uint8], ends: Ints, values: Values, most: int) -> UnpackedTensors:
+    room = most + len(data)
     item_size = ITEM_SIZES[values.dtype]
     sizes = np.diff(ends)
     if values.encoding is Encoding.TENSOR:
-        return _tensors(data, ends, values)
+        return _tensors(data, ends, values, room)
     if values.encoding is Encoding.ZLIB:
         most = MOST_UNPACKED if None in values.shape else values.size * item_size
-        parts, bad = _decompressed(data, ends, most)
+        parts, bad = _decompressed(data, ends, most, room)
         if bad:
             return UnpackedTensors(None, sizes, expected="zlib data", bad=bad)
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
@@ -75,13 +82,14 @@ def _unpacked(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTe
     return UnpackedTensors(data, sizes // item_size)
 
 
-def _tensors(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTensors:
+def _tensors(data: NDArray[np.uint8], ends: Ints, values: Values, room: int) -> UnpackedTensors:
     """Return the numbers and the sizes of serialized tensors."""
     content, bounds, rank = data.tobytes(), ends.tolist(), len(values.shape)
     parts, sizes, bad, total = list[bytes](), list[tuple[int, ...]](), dict[int, str](), 0
     for index, (start, end) in enumerate(pairwise(bounds)):
         try:
-            tensor = read_tensor_proto(content[start:end], values.dtype, MOST_UNPACKED)
+            most = min(MOST_UNPACKED, end - start + BATCH_UNPACKED)
+            tensor = read_tensor_proto(content[start:end], values.dtype, most)
             if len(tensor.sizes) != rank:
                 raise ValueError(f"a tensor of {human_count(len(tensor.sizes), 'dimension')}")
         except ValueError as error:
@@ -90,9 +98,9 @@ def _tensors(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTen
         parts.append(tensor.data)
         sizes.append(tensor.sizes)
         total += len(tensor.data)
-        if total > MOST_UNPACKED and index:
+        if total > room:
             parts.clear()  # the error is handled while its traceback holds this list
-            raise SchemaError(f"tensors unpack to more than {MOST_UNPACKED:,} bytes")
+            raise SchemaError(f"its tensors unpack to more than {human_bytes(MOST_UNPACKED)}")
     counts = np.fromiter(map(len, parts), np.int64, len(parts)) // ITEM_SIZES[values.dtype]
     if bad:
         expected = f"a serialized tensor of {values.dtype}, {human_count(rank, 'dimension')}"
@@ -102,7 +110,7 @@ def _tensors(data: NDArray[np.uint8], ends: Ints, values: Values) -> UnpackedTen
 
 
 def _decompressed(
-    data: NDArray[np.uint8], ends: Ints, most: int
+    data: NDArray[np.uint8], ends: Ints, most: int, room: int
 ) -> tuple[list[bytes], dict[int, str]]:
     """Return unpacked strings, and by index why others can't be unpacked, such as too long ones."""
     parts, bad, total = list[bytes](), dict[int, str](), 0
@@ -121,9 +129,9 @@ def _decompressed(
         else:
             parts.append(part)
             total += len(part)
-            if total > MOST_UNPACKED and index:
+            if total > room:
                 parts.clear()  # the error is handled while its traceback holds this list
-                raise SchemaError(f"tensors unpack to more than {MOST_UNPACKED:,} bytes")
+                raise SchemaError(f"its tensors unpack to more than {human_bytes(MOST_UNPACKED)}")
     return parts, bad
 
 

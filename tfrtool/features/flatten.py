@@ -125,8 +125,8 @@ def _without_absent(
     wrong = np.flatnonzero((missing > 0) & ~absent)
     if wrong.size or len(offsets) > 1:
         record = int(wrong[0]) if wrong.size else int(np.flatnonzero(missing)[0])
-        what = f"column {path!r}, row {record}: a null within a list, which a feature can't store"
-        raise SchemaError(what)
+        what = f"column {path!r}: a null within a list, which a feature can't store"
+        raise SchemaError(what, record=record)
     items = array.filter(array.is_valid())
     return items, (_ends(np.where(absent, 0, counts)),), present & ~absent
 

@@ -21,7 +21,12 @@ from tfrtool.examples.fields import (
     class_count,
     shape_text,
 )
-from tfrtool.features.encoded_tensors import arrow_numbers, unpack
+from tfrtool.features.encoded_tensors import (
+    BATCH_UNPACKED,
+    MOST_UNPACKED,
+    arrow_numbers,
+    unpack,
+)
 from tfrtool.features.misfits import Misfits
 from tfrtool.features.named_sizes import Items, named_sizes
 from tfrtool.features.stored_layout import MAX_LENGTH, StoredFeature, StoredLeaf, stored_leaf
@@ -32,6 +37,7 @@ from tfrtool.features.stored_lists import (
     differing_records,
     ends_of,
     numbers_of,
+    string_parts,
     tensors,
     tensors_of_sizes,
     with_joined_strings,
@@ -51,6 +57,8 @@ class LeafBuild:
         """Take an array of lists for each stored feature, by name."""
         self._stored, self._strict = stored, strict
         self._misfits, self._refuse = misfits, misfits.add
+        is_batch = any(len(array) > 1 for array in stored.values())
+        self._room = BATCH_UNPACKED if is_batch else MOST_UNPACKED
 
     def build(self, leaf: Leaf) -> BuiltField | None:
         """Return a leaf; None if some records don't fit it."""
@@ -184,11 +192,12 @@ class LeafBuild:
             sizes = self._sizes(stored.shape, leaf, offsets, source)
             if sizes is None:
                 return None
-        unpacked = unpack(source.values, leaf.values)
+        unpacked = unpack(source.values, leaf.values, self._room)
         if unpacked.data is None:
             owners = source.owners(np.array([*unpacked.bad], np.int64))
             self._refuse(owners, leaf.path, unpacked.expected, [*unpacked.bad.values()])
             return None
+        self._room -= max(0, len(unpacked.data) - len(string_parts(source.values)[1]))
         counts, known = unpacked.counts, leaf.values.size
         numbers = arrow_numbers(unpacked.data, leaf.values.dtype)
         if leaf.values.size_features:

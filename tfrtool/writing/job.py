@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from tfrtool.engines.pool import map_shards
-from tfrtool.errors import DatasetError, WriteError, os_errors_as
+from tfrtool.errors import DatasetError, WriteError, human_count, os_errors_as
 from tfrtool.examples.tfds_metadata import REPORT
 from tfrtool.records.count import INDEX
 from tfrtool.records.random_access import write_index
@@ -24,6 +24,7 @@ from tfrtool.storage.progress import RECORDS, Meter, count_work
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.job_report import (
+    COUNTED,
     DROPPED,
     Faults,
     FinishedFile,
@@ -334,6 +335,21 @@ def _records_read(plan: JobPlan, files: Sequence[FinishedFile]) -> Tally:
     )
 
 
+def _summed(files: Sequence[FinishedFile], key: str) -> dict[str, int]:
+    """Return the sums of what all files have counted under a key of their facts."""
+    total = Counter[str]()
+    for file in files:
+        total.update(file.facts.get(key, {}))
+    return dict(total)
+
+
+def _warnings(files: Sequence[FinishedFile]) -> list[str]:
+    """Return the warnings about files, those that are counted with their number of rows."""
+    noted = dict.fromkeys(text for file in files for text in file.facts.get("warnings", ()))
+    counted = _summed(files, COUNTED).items()
+    return [*noted, *(f"{text}: {human_count(rows, 'row')}" for text, rows in counted)]
+
+
 def report_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, str]) -> JobReport:
     """Return the report of a job that copies or changes records.
 
@@ -345,10 +361,6 @@ def report_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, 
     plan, read = job.plan, _records_read(job.plan, files)
     known, out = all(f.digest is not None for f in files), sum(f.shard.records for f in files)
     digest_out = sum(file.digest or 0 for file in files) % 2**64
-    dropped = Counter[str]()
-    for file in files:
-        dropped.update(file.facts.get(DROPPED, {}))
-    noted = dict.fromkeys(text for file in files for text in file.facts.get("warnings", ()))
     facts = job.facts()
     report = JobReport(
         command=job.settings.command,
@@ -361,8 +373,8 @@ def report_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, 
         corrupt=plan.faults.count + sum(file.corrupt for file in files),
         faults=(*plan.faults.entries, *(fault for file in files for fault in file.faults)),
         metadata=(*texts, REPORT) if job.folder else (),
-        dropped=dict(dropped),
-        **{**facts, "warnings": (*facts["warnings"], *noted)},
+        dropped=_summed(files, DROPPED),
+        **{**facts, "warnings": (*facts["warnings"], *_warnings(files))},
     )
     before = job.before or {}
     return replace(report, **{key: before[key] for key in _KEPT if key in before})

@@ -31,6 +31,9 @@ _KEYS = (
 DROPPED = "dropped"
 """Key of the objects that were dropped, in a report and in the facts of a file."""
 
+COUNTED = "counted"
+"""Key of the rows of each warning that gets their number in all files, in the facts of a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
@@ -134,7 +137,7 @@ class Written:
         crc32c: CRC-32C of the file's bytes, in hexadecimal. None computes a SHA-256, which takes
             longer than to copy records.
         facts: what else the report needs to know of the file, as JSON values: objects that were
-            `DROPPED`, and ``warnings``.
+            `DROPPED`, ``warnings``, and rows by the warnings that are `COUNTED`.
     """
 
     tally: Tally

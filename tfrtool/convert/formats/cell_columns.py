@@ -68,7 +68,7 @@ class CellReader:
 
         It raises a `ValueError` for a cell that the type can't hold.
         """
-        read_value = json_reader(kind, only_known_keys=declared, is_never_null=in_tree)
+        read_value = json_reader(kind, only_known_keys=declared, fills_missing=in_tree)
 
         def read(cell: Any) -> Any:
             if cell is None and required:
@@ -178,9 +178,10 @@ def decode_rows(
             kind, declared=content.declared, required=name in required, in_tree=in_tree
         )
         is_path = in_tree and "/" in name
+        missing: Any = {} if in_tree and pa.types.is_struct(kind) else None
         try:
             for row in rows:
-                values.append(read(cell_at(row, name) if is_path else row.get(name)))
+                values.append(read(cell_at(row, name) if is_path else row.get(name, missing)))
             array = pa.array(values, kind)
             arrays.append(_from_texts(array, schema.field(name).type) if in_tree else array)
         except _TextError as error:

@@ -1,7 +1,8 @@
 """One file of a conversion: its rows are read, written, and compared when read back."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +16,9 @@ from tfrtool.errors import SchemaError, SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.features.conformed_rows import without_null_structs
 from tfrtool.features.explode import ExplodedTable
+from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, decode_records, reporting
 from tfrtool.inspection.rows.exploded_rows import Exploder, with_numbers
 from tfrtool.inspection.rows.extra_columns import ExtraColumns
@@ -23,7 +26,7 @@ from tfrtool.records.framing import Fault, LocatedFault
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask
-from tfrtool.writing.job_report import Faults, Written
+from tfrtool.writing.job_report import COUNTED, Faults, Written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +48,11 @@ class ConvertTask(FileTask):
         """Write the file, and verify it."""
         target, read, tally = self.target, Tally(), Tally()
         faults, payloads = Faults(stop=self.stop), self.target.payloads or self.after.exact
-        unusual, warnings = dict[str, None](), list[str]()
+        unusual, warnings, nulls = dict[str, None](), list[str](), Counter[str]()
         with target.write(path, self.after) as put:
-            for batch in self._batches(read, faults, warnings.append):
-                encoded = encode_batch(batch, self.after.columns) if payloads else []
+            for batch in self._batches(read, faults, warnings.append, nulls):
+                with self._locating(tally.records):
+                    encoded = encode_batch(batch, self.after.columns) if payloads else []
                 tally.add(encoded)
                 if target.has_plain_nans and not self.after.exact:
                     unusual |= dict.fromkeys(columns_with_unusual_nans(batch))
@@ -73,13 +77,35 @@ class ConvertTask(FileTask):
             f"column {name!r}: the bits of NaNs are lost in {target.spec.title}; --exact keeps them"
             for name in unusual
         ]
-        facts = {"warnings": warnings} if warnings else {}
+        facts = {"warnings": warnings, COUNTED: _null_warnings(nulls)}
         return Written(tally=tally, read=read, faults=faults, facts=facts)
 
+    @contextlib.contextmanager
+    def _locating(self, row: int) -> Iterator[None]:
+        """Name the file and the row in an error about rows that start at ``row``."""
+        try:
+            yield
+        except SchemaError as error:
+            row += error.record or 0
+            for piece in self.pieces:
+                if row < piece.rows:
+                    error.path = str(piece.path)
+                    error.record = None if error.record is None else piece.first + row
+                    break
+                row -= piece.rows
+            raise
+
     def _batches(
-        self, read: Tally, faults: Faults, on_note: Callable[[str], None] = lambda _: None
+        self,
+        read: Tally,
+        faults: Faults,
+        on_note: Callable[[str], None] = lambda _: None,
+        nulls: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as they are to be written, and count them as work."""
+        """Yield the rows as they are to be written, and count them as work.
+
+        ``nulls`` counts structs that are null, by path, if the target has no such structs.
+        """
         passes, rows = (1 if self.verify == "none" else 2), 0
         if self.exploded is not None:
             yield from self._items(self.exploded, read, faults, on_note)
@@ -89,6 +115,9 @@ class ConvertTask(FileTask):
                 fields = zip(batch.columns, self.after.schema, strict=True)
                 arrays = [array.view(field.type) for array, field in fields]
                 batch = pa.RecordBatch.from_arrays(arrays, schema=self.after.schema)
+            columns = self.after.columns
+            if not self.target.has_null_structs and type(columns) is FeatureColumns:
+                batch = without_null_structs(batch, columns, Counter() if nulls is None else nulls)
             yield batch
             # Verifying reads them again: each pass counts as a part of the work.
             count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
@@ -201,12 +230,15 @@ def _decode_together(
     """Yield payloads of several files in one batch; if any of them is a fault, file by file."""
     if len(parts) > 1:
         records, first = [record for part in parts for record in part.rows], parts[0]
-        batches: list[pa.RecordBatch | Fault] | None = None
         with contextlib.suppress(SchemaError):  # which is to name the file
-            batches = [*source_format.decode(records, content, first.piece.path, first.first)]
-        if batches is not None and not any(isinstance(one, Fault) for one in batches):
-            yield from batches
-            return
+            decoded = source_format.decode(records, content, first.piece.path, first.first)
+            batches, size = list[pa.RecordBatch](), 0
+            while size <= BATCH_BYTES and not isinstance(batch := next(decoded, None), Fault):
+                if batch is None:
+                    yield from batches
+                    return
+                batches.append(batch)
+                size += batch.nbytes
     for part in parts:
         yield from _decode(source_format, part, content, faults)
 
@@ -232,6 +264,12 @@ def _in_file(fault: Fault, piece: Piece) -> Fault:
     """Return a fault whose place counts from the start of a piece with its place in the file."""
     start, record = piece.position.start, piece.position.record
     return replace(fault, offset=start + fault.offset, record=record + (fault.record or 0))
+
+
+def _null_warnings(nulls: Mapping[str, int]) -> dict[str, int]:
+    """Return the warnings on structs that are null, by path, each with its number of rows."""
+    what = "column {!r}: null structs come back as structs of nulls"
+    return {what.format(path): count for path, count in nulls.items()}
 
 
 def columns_with_unusual_nans(batch: pa.RecordBatch) -> list[str]:

@@ -19,7 +19,7 @@ Read = Callable[[Any], Any]
 
 
 def json_reader(
-    kind: pa.DataType, *, only_known_keys: bool = True, is_never_null: bool = False
+    kind: pa.DataType, *, only_known_keys: bool = True, fills_missing: bool = False
 ) -> Read:
     """Return what makes the Arrow value that `as_json` converted to a value of JSON.
 
@@ -28,7 +28,7 @@ def json_reader(
     Args:
         kind: the type in Arrow.
         only_known_keys: whether objects with keys that no field has are an error.
-        is_never_null: whether structs that are in no list have null in each field instead.
+        fills_missing: whether a struct in another one that lacks it has null in each field.
     """
     types = pa.types
     if types.is_list(kind) or types.is_fixed_size_list(kind):
@@ -36,9 +36,15 @@ def json_reader(
         size = kind.list_size if types.is_fixed_size_list(kind) else None
         return partial(_read_list, read, size, types.is_nested(kind.value_type))
     if types.is_struct(kind):
-        options = {"only_known_keys": only_known_keys, "is_never_null": is_never_null}
-        members = {one.name: json_reader(one.type, **options) for one in kind}
-        return partial(_read_object, kind, members, **options)
+        options = {"only_known_keys": only_known_keys, "fills_missing": fills_missing}
+        members: dict[str, tuple[Read, Any]] = {
+            one.name: (
+                json_reader(one.type, **options),
+                {} if fills_missing and types.is_struct(one.type) else None,
+            )
+            for one in kind
+        }
+        return partial(_read_object, kind, members, only_known_keys)
     if types.is_map(kind):
         read_pair = json_reader(kind.key_type), json_reader(kind.item_type)
         return lambda value: (
@@ -70,22 +76,15 @@ def _read_list(read: Read, size: int | None, holds_null: bool, value: Any) -> An
 
 
 def _read_object(
-    kind: pa.DataType,
-    members: Mapping[str, Read],
-    value: Any,
-    *,
-    only_known_keys: bool,
-    is_never_null: bool,
+    kind: pa.DataType, members: Mapping[str, tuple[Read, Any]], only_known_keys: bool, value: Any
 ) -> Any:
     if value is None:
-        if not is_never_null:
-            return None
-        value = {}
+        return None
     if not isinstance(value, dict):
         raise _type_error(kind, value)
     if only_known_keys and (unknown := value.keys() - members.keys()):
         raise ValueError(f"unknown key {min(unknown)!r}")
-    return {name: read(value.get(name)) for name, read in members.items()}
+    return {name: read(value.get(name, missing)) for name, (read, missing) in members.items()}
 
 
 def _read_int64(value: Any) -> Any:

@@ -72,6 +72,7 @@ class ParquetFormat(Format):
     """Files with zstd and row groups; an image is a struct of its bytes and its path."""
 
     spec = FORMATS["parquet"]
+    has_null_structs = True
 
     def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""

@@ -158,6 +158,7 @@ class Format(abc.ABC):
     spec: ClassVar[FormatSpec]  # its declaration in `FORMATS`
     widening: ClassVar[Sequence[DType]] = ()  # each type holds the values of those before it
     has_plain_nans: ClassVar[bool] = False  # whether every NaN is written as the same one
+    has_null_structs: ClassVar[bool] = False  # whether null is not a struct of nulls
 
     @property
     def payloads(self) -> bool:

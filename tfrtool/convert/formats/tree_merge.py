@@ -1,6 +1,7 @@
 """The trees of several tables as one: a field has the type that holds its values in all files."""
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from tfrtool.features.arrow_tree import check_stored, list_key, with_tensors
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.stored_layout import stored_dtype
+from tfrtool.storage.remote_path import AnyPath
 
 _ERRORS_NAMED = 3
 """Number of columns that one error names."""
@@ -57,9 +59,29 @@ def merge_trees(
         if not isinstance(_innermost(field_at(root, name)), Values):
             what = f"no column of values {name!r} to cast"
             raise UsageError(what, hint="name the path of the values, such as objects/id")
-    root = with_tensors(root, merge.sizes)
-    check_stored(root)
-    return FeatureColumns.of(root), merge.notes
+    root, notes = with_tensors(root, merge.sizes), [*merge.notes]
+    try:
+        check_stored(root)
+    except SchemaError as error:
+        error.path = str(_first_unstored(roots, lambda first: merge.root(first, select)))
+        raise
+    return FeatureColumns.of(root), notes
+
+
+def _first_unstored(
+    roots: Sequence[tuple[Struct, Scan]], merged: Callable[[Sequence[tuple[Struct, Scan]]], Struct]
+) -> AnyPath:
+    """Return the first file that records can't store together with those before it."""
+
+    def is_unstored(count: int) -> bool:
+        try:
+            check_stored(merged(roots[:count]))
+        except SchemaError:
+            return True
+        return False
+
+    counts = range(1, len(roots))
+    return roots[bisect_left(counts, True, key=is_unstored)][1].path
 
 
 def _root_of(scan: Scan) -> Struct:

@@ -34,6 +34,9 @@ _BATCH_ROWS, _BATCH_BYTES = 65_536, 4 * 1024 * 1024
 _DICTIONARY_BATCH_BYTES = 64 * 1024 * 1024
 """Size of a batch in which every row has the longest value of a dictionary."""
 
+_VALUE_BYTES = 4
+"""Bytes that a value takes in memory, roughly, however few a file has for repeated ones."""
+
 _BUFFER_BYTES = 1024 * 1024
 """Bytes of each column that are read at once; by default it is a whole row group."""
 
@@ -393,17 +396,18 @@ def _batch_rows(parquet: Any, first_group: int, columns: Sequence[str] | None) -
     most, size = _BATCH_ROWS, 0
     for number in range(first_group, parquet.num_row_groups):
         group = parquet.metadata.row_group(number)
-        group_size = 0
+        group_size = values = 0
         for one in map(group.column, range(group.num_columns)):
             path = f"{one.path_in_schema}."
             if columns is not None and not any(path.startswith(f"{name}.") for name in columns):
                 continue
             group_size += one.total_uncompressed_size
+            values += one.num_values
             if one.has_dictionary_page and one.physical_type == "BYTE_ARRAY":
                 dictionary = one.data_page_offset - one.dictionary_page_offset
                 ratio = one.total_uncompressed_size / max(one.total_compressed_size, 1)
                 most = min(most, int(_DICTIONARY_BATCH_BYTES / max(dictionary * ratio, 1)))
-        most = min(most, _BATCH_BYTES * group.num_rows // max(group_size, 1))
+        most = min(most, _BATCH_BYTES * group.num_rows // max(group_size, values * _VALUE_BYTES, 1))
         size += group_size
     return max(most, 1), size
 
