@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from tests.conftest import MakeShard
 from tests.examples.strategies import float32, int64, string
 from tests.objects_written import changed, name_classes, object_record
 from tests.records.strategies import offsets_of
+from tfrtool.examples.objects.label_map import label_map_text, object_names
 from tfrtool.examples.objects.record_features import Layout
+from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import FaultKind
 
@@ -94,3 +97,17 @@ def test_sizes_are_those_of_images(make_shard: MakeShard) -> None:
     message = verdict.faults[0].message
     assert message.index("120 x 160") < message.index("160 x 120")
     assert "feature 'image/encoded'" in verdict.faults[1].message
+
+
+def test_other_names_of_label_maps(tmp_path: Path) -> None:
+    """Roboflow's CELLS_label_map.pbtxt is found like label_map.pbtxt, in folders of splits too."""
+    for name, folder in (("cells_label_map.pbtxt", "a/train"), ("tf_label_map.pbtxt", "b")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).write_text(label_map_text({1: name}))
+        assert object_names(tmp_path / folder) == {1: name}
+    assert object_names(tmp_path / "a") == {1: "cells_label_map.pbtxt"}
+    assert LabelNames.read(tmp_path / "b", "image/class/label").names == ("", "tf_label_map.pbtxt")
+    (tmp_path / "b" / "label_map.pbtxt").write_text(label_map_text({1: "usual"}))
+    assert object_names(tmp_path / "b") == {1: "usual"}
+    (tmp_path / "a" / "train" / "b_label_map.pbtxt").write_text(label_map_text({1: "other"}))
+    assert object_names(tmp_path / "a") == {}

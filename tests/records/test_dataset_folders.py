@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import MakeShard
 from tfrtool.errors import DatasetError
 from tfrtool.records.framing import frame
+from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import find_folders, find_shards
 
 
@@ -137,3 +138,19 @@ def test_links_and_pipes_do_no_harm(make_shard: MakeShard, tmp_path: Path) -> No
         found(tmp_path)
     make_shard([b"x"], "train.record")
     assert found(tmp_path) == ["train.record"]
+
+
+def test_folders_named_like_splits(make_shard: MakeShard, tmp_path: Path) -> None:
+    """Shards in them are found at any depth, and have the names of splits that others use."""
+    for name in ("seg_train/seg_train", "a/training/part1", "a/Valid", "pred", "a/test_tfrecords"):
+        (tmp_path / name).mkdir(parents=True)
+        make_shard([b"x"], f"{name}/data.tfrecord")
+    shards = find_folders(tmp_path).shards
+    splits = {one.directory: one.split_below(tmp_path) for one in group_shards(shards)}
+    assert {path.relative_to(tmp_path).as_posix(): split for path, split in splits.items()} == {
+        "seg_train/seg_train": "train",
+        "a/training/part1": "train",
+        "a/Valid": "validation",
+        "a/test_tfrecords": "test",
+        "pred": "pred",
+    }

@@ -70,6 +70,8 @@ def test_what_is_removed_is_what_is_missing(
         ("imagenet_validation_000_of_128.tfrecord", "validation"),
         ("cats-train.tfrecord", "train"),
         ("data/test/part-00000-of-00004", "test"),
+        ("train00-40.tfrec", "train"),
+        ("seg_train/valid/part-00000-of-00004", "validation"),
         ("part-00000-of-00004", None),
         ("train-test-00000-of-00004", None),
         ("training_data/part-00000-of-00004", None),

@@ -204,7 +204,7 @@ def test_a_folder_with_classes_csv_in_each_split(tmp_path: Path) -> None:
         for line in rows.splitlines():
             (tmp_path / split / line.partition(",")[0]).write_bytes(b"x")
     (tmp_path / "train" / "extra.jpg").write_bytes(b"x")
-    (tmp_path / "train" / "phone.heic").write_bytes(b"x")
+    (tmp_path / "train" / "phone.dng").write_bytes(b"x")
     source = open_source(str(tmp_path), LabelFrom.FOLDER, tmp_path)
     assert [(item.key, item.label.split("\x1f"), item.split) for item in source.items] == [
         ("train/a.jpg", ["cat"], "train"),
@@ -212,9 +212,9 @@ def test_a_folder_with_classes_csv_in_each_split(tmp_path: Path) -> None:
         ("valid/c.jpg", ["dog"], "validation"),
     ]
     assert (source.labels, source.splits) == (("cat", "dog"), ("train", "validation"))
-    assert [entry.key for entry in source.rejected] == ["train/extra.jpg", "train/phone.heic"]
+    assert [entry.key for entry in source.rejected] == ["train/extra.jpg", "train/phone.dng"]
     assert reasons(source)[0] == "no row of _classes.csv names it"
-    assert "HEIC" in reasons(source)[1]
+    assert "camera raw" in reasons(source)[1]
     assert len(open_source(str(tmp_path / "valid"), LabelFrom.FOLDER, tmp_path).items) == 1
 
 

@@ -14,6 +14,9 @@ from tests.annotated_sets import SCENES, scenes, write_box_csv, write_coco
 from tests.photos import write_class_folders
 from tests.sources.annotations.told import boxes, objects_of, open_annotated, truth
 from tfrtool.cli import main
+from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.open_source import open_source
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.writing.write_report import WriteReport
 
 
@@ -195,3 +198,29 @@ def test_images_of_one_video_stay_together(coco: Path) -> None:
     )
     named = open_annotated(coco.parent / "images", f"coco:{coco}", coco.parent, group_by="^[a-z]+")
     assert named.grouped
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n01 tench\r\nn02 crane, bird\r\nn03 crane, bird\r\n",
+        "n01\ttench\nn02\tcrane, bird\nn03\tcrane, bird\n",
+        "n01 1 tench\nn02 2 crane, bird\nn03 3 crane, bird\n",
+        json.dumps({"n01": "tench", "n02": "crane, bird", "n03": "crane, bird"}),
+        json.dumps({0: ["n01", "tench"], 1: ["n02", "crane, bird"], 2: ["n03", "crane, bird"]}),
+    ],
+)
+def test_names_of_folders(text: str, tmp_path: Path) -> None:
+    """ImageNet's files name folders; two classes of the same name are not merged."""
+    text = text.replace("n0", "n0000000")
+    folders = ("n00000001", "n00000002", "n00000003")
+    images = write_class_folders(tmp_path / "s", folders, count=1)
+    (tmp_path / "names").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    names = ("tench", "crane, bird (n00000002)", "crane, bird (n00000003)")
+    for options in (
+        SourceOptions(class_map=(f"{tmp_path}/names",)),
+        SourceOptions(labels=f"{tmp_path}/names"),
+    ):
+        source = open_source(str(images), LabelFrom.FOLDER, tmp_path, options=options)
+        assert source.labels == names
+        assert [item.label for item in source.items] == [*names]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from tfrtool.errors import DatasetError
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, Value
-from tfrtool.examples.objects.label_map import read_label_map
+from tfrtool.examples.objects.label_map import find_label_map, read_label_map
 from tfrtool.examples.tfds_metadata import (
-    LABEL_MAP,
     DatasetInfo,
     read_class_names,
     read_dataset_info,
@@ -150,7 +149,7 @@ class LabelNames(NamedTuple):
             with contextlib.suppress(DatasetError, FileNotFoundError):
                 names = read_class_names(directory, label)
                 if names is None and label in _MAPPED:
-                    mapped = read_label_map(directory / LABEL_MAP)
+                    mapped = read_label_map(find_label_map(directory))
                     if max(mapped, default=0) <= MAX_CLASSES:
                         names = tuple(mapped.get(n, "") for n in range(max(mapped, default=-1) + 1))
                 return cls(names or ())

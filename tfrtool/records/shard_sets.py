@@ -11,6 +11,7 @@ from tfrtool.records.partitions import (
     folder_of_partitions,
     split_of_partition,
 )
+from tfrtool.records.split_names import SPLIT_NAMES, split_named
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.remote_path import AnyPath
 
@@ -47,12 +48,6 @@ _NUMBERED = re.compile(
 )
 _TFDS = re.compile(r"[a-zA-Z]\w*-(?P<split>\w+)\.[a-z_]+-", re.ASCII)
 _TFX_FOLDER = "Split-"
-_SPLITS = frozenset(
-    ("train", "training", "test", "testing", "validation", "valid", "val", "eval", "dev")
-)
-"""Names of splits in common use: a name without TFDS' form says its split by one of these words."""
-
-
 _TABLES = (".parquet", ".jsonl", ".csv", ".tar")
 """What files of other formats with records end in: by custom their split stands before a number."""
 
@@ -85,10 +80,14 @@ class ShardSet:
         """Return its split: that of the names, or else of a folder in a dataset's directory."""
         if is_event_name(self.prefix) and self.directory != root:
             return run_of(self.directory, root)
-        folder = folder_of_partitions(self.directory, root)
-        if self.split is None and folder != root:
-            return folder.name.removeprefix(_TFX_FOLDER)
-        return self.split
+        inner = folder = folder_of_partitions(self.directory, root)
+        if self.split is not None or folder == root:
+            return self.split
+        while folder not in (root, folder.parent):
+            if (split := split_named(folder.name)) is not None:
+                return split
+            folder = folder.parent
+        return inner.name.removeprefix(_TFX_FOLDER)
 
     @property
     def paths(self) -> tuple[AnyPath, ...]:
@@ -187,11 +186,12 @@ def _split(directory: AnyPath, prefix: str, suffix: str) -> str | None:
         return split
     if folder.startswith(_TFX_FOLDER) and len(folder) > len(_TFX_FOLDER):
         return folder.removeprefix(_TFX_FOLDER)
-    words = [word for word in re.split(r"[-_.]", prefix) if word.lower() in _SPLITS]
+    parts = [word.rstrip("0123456789") for word in re.split(r"[-_.]", prefix)]
+    words = [word for word in parts if word.lower() in SPLIT_NAMES]
     if len(words) == 1:
         return words[0]
-    if not words and folder.lower() in _SPLITS:
-        return folder
+    if not words and folder.lower() in SPLIT_NAMES:
+        return split_named(folder)
     named = re.findall(r"\w+", prefix)
     return named[-1] if named and suffix.lower() in _TABLES else None
 

@@ -33,6 +33,7 @@ from tfrtool.records.shard_sets import (
     natural_order,
     run_of,
 )
+from tfrtool.records.split_names import split_named
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.commit import check_not_begun, check_not_publishing
@@ -47,6 +48,9 @@ from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url, remote_path
 
 _HEAD = 4096
 _NAMED = 8
+_MOST_NESTED = 8
+"""Folders in each other that are named like splits, or in such a folder."""
+
 _MOST_REMOTE_FOLDERS = 16
 """Folders of a store that are searched for further shards: each takes a request."""
 _DISCARDED = "discarded-data-"
@@ -490,12 +494,19 @@ def _in_partitions(folders: Iterable[AnyPath], finder: _ShardFinder) -> list[Any
     return [shard for one in partitions for shard in _partitioned(one, finder)]
 
 
-def _partitioned(folder: AnyPath, finder: _ShardFinder) -> list[AnyPath]:
-    """Return the shards in a folder, or else in the folders in it that are values of a column."""
-    if shards := finder.shards(folder):
+def _partitioned(folder: AnyPath, finder: _ShardFinder, depth: int = 0) -> list[AnyPath]:
+    """Return the shards in a folder, or else in the folders in it that are values of a column.
+
+    Otherwise, they are those in folders that are named like splits, or in that of a split.
+    """
+    if (shards := finder.shards(folder)) or depth > _MOST_NESTED:
         return shards
-    below = (one for one in finder.folders(folder) if not _is_link(one))
-    return _in_partitions(below, finder)
+    below = [one for one in finder.folders(folder) if not _is_link(one)]
+    if shards := _in_partitions(below, finder):
+        return shards
+    if split_named(folder.name) is None:
+        below = [one for one in below if split_named(one.name) is not None]
+    return [shard for one in below for shard in _partitioned(one, finder, depth + 1)]
 
 
 def _is_link(path: AnyPath) -> bool:

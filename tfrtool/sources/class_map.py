@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable, some_of, suggestion
+from tfrtool.sources.class_names import distinct_names, named_classes
 from tfrtool.sources.items import label_problem
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.limits import MAX_CLASS_FILE_BYTES
@@ -25,12 +26,14 @@ class ClassMap:
         required: old names that must exist.
         only: the new names that stay; empty for all.
         files: the old names in each file; at least one of them must exist.
+        folders: old names that stand for classes of their own, whose names may be alike.
     """
 
     names: Mapping[str, str]
     required: Sequence[str] = ()
     only: Sequence[str] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    folders: Collection[str] = ()
 
     @classmethod
     def parse(cls, entries: Iterable[str], only: Sequence[str] = ()) -> "ClassMap":
@@ -39,14 +42,15 @@ class ClassMap:
         A file may name classes that don't exist, such as all 601 of OpenImages.
         """
         names, required, files = dict[str, str](), list[str](), dict[str, Sequence[str]]()
+        folders = set[str]()
         for entry in entries:
             old, sign, new = entry.partition("=")
             if sign and old:
                 required.append(old)
                 _add(names, old, new)
             else:
-                files[entry] = _read(names, entry)
-        return cls(names, required, tuple(only), files)
+                files[entry] = _read(names, entry, folders)
+        return cls(names, required, tuple(only), files, folders)
 
     def __bool__(self) -> bool:
         return bool(self.names or self.only)
@@ -69,6 +73,7 @@ class ClassMap:
         A `UsageError` if a class that must exist does not, or none remains.
         """
         new = {name: self.names.get(name, name) for name in known}
+        new |= distinct_names({name: new[name] for name in new if name in self.folders})
         for option, wanted, found in (
             ("--class-map", self.required, [*new]),
             ("--only-classes", self.only, [*new.values()]),
@@ -90,27 +95,39 @@ def _add(names: dict[str, str], old: str, new: str) -> None:
         raise UsageError(f"--class-map: class name {printable(new[:40])!r} {problem}")
 
 
-def _read(names: dict[str, str], file: str) -> list[str]:
-    """Add the names in a file; return its old names."""
-    path, old_names = as_path(file), list[str]()
+def _read(names: dict[str, str], file: str, folders: set[str]) -> list[str]:
+    """Add the names in a file, and those of folders; return its old names."""
+    path = as_path(file)
     with os_errors_as(SourceError, path):
         data = read_bounded(path, MAX_CLASS_FILE_BYTES)
     try:
         text = data.decode("utf-8-sig")
-        sign = "\t" if "\t" in text.partition("\n")[0] else ","
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
-        for number, cells in enumerate(rows, start=1):
-            if any(len(cell.strip().splitlines()) > 1 for cell in cells):
-                raise ValueError(f"row {number} has a line break in a cell")
-            if len(cells) != 2 and any(cells):
-                raise ValueError(f"row {number} has {len(cells)} columns, not 2")
-            if any(cells):
-                old, new = (cell.strip() for cell in cells)
-                _add(names, old, new)
-                old_names.append(old)
-        if not old_names:
+        if pairs := named_classes(text):
+            folders.update(pairs)
+        else:
+            pairs = _pairs(text)
+        for old, new in pairs.items():
+            _add(names, old, new)
+        if not pairs:
             raise ValueError("it is empty")
     except (ValueError, csv.Error) as error:
         reason = "not valid UTF-8" if isinstance(error, UnicodeError) else error
         raise SourceError(f"not a class map: {reason}", path=path, hint=_HINT) from error
-    return old_names
+    return [*pairs]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return new names by old ones, of rows of two cells."""
+    pairs = dict[str, str]()
+    sign = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
+    for number, cells in enumerate(rows, start=1):
+        if any(len(cell.strip().splitlines()) > 1 for cell in cells):
+            raise ValueError(f"row {number} has a line break in a cell")
+        if len(cells) != 2 and any(cells):
+            raise ValueError(f"row {number} has {len(cells)} columns, not 2")
+        if any(cells):
+            old, new = (cell.strip() for cell in cells)
+            if pairs.setdefault(old, new) != new:
+                raise UsageError(f"--class-map has two names for class {printable(old)!r}")
+    return pairs

@@ -12,6 +12,7 @@ from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.examples.objects.label_map import is_label_map, parse_label_items
 from tfrtool.examples.objects.record_features import LabelKind, Layout
 from tfrtool.sources.class_map import ClassMap
+from tfrtool.sources.class_names import distinct_names, named_classes
 from tfrtool.sources.items import ItemTable, LeftOut, Source, UnfitError, label_problem
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path, option_name
@@ -58,10 +59,10 @@ class ClassList(NamedTuple):
 
 
 def read_class_list(path: AnyPath) -> ClassList:
-    """Read the names of classes, one per line, or a label map.
+    """Read the names of classes: one per line, or a label map, or names by those of folders.
 
     A class of a label map has the name that is displayed, and is known by its ``name``, too, unless
-    several classes have that.
+    several classes have that. A class of a file of `named_classes` is known by its folder, too.
 
     Raises:
         SourceError: the file can't be read, or can't be understood; the message has the line.
@@ -69,13 +70,9 @@ def read_class_list(path: AnyPath) -> ClassList:
     with os_errors_as(SourceError, path):
         data = read_bounded(path, MAX_CLASS_FILE_BYTES)
     try:
-        text, items = data.decode("utf-8-sig"), dict[int, tuple[str, str]]()
-        if is_label_map(text) or path.suffix == ".pbtxt":
-            items = parse_label_items(text)
-            if _BACKGROUND in items.get(0, ()):
-                del items[0]
-            if 0 in items:
-                raise ValueError(f"id 0 is reserved for {_BACKGROUND!r}")
+        text = data.decode("utf-8-sig")
+        items = _items(text, is_map=path.suffix == ".pbtxt")
+        if items:
             pairs = [("", number, names[0].strip()) for number, names in sorted(items.items())]
         else:
             lines = text.rstrip().split("\n") if text.strip() else []
@@ -103,6 +100,21 @@ def read_class_list(path: AnyPath) -> ClassList:
             hint="use one name per line, or a label_map.pbtxt",
         ) from error
     return ClassList(found, others)
+
+
+def _items(text: str, *, is_map: bool) -> dict[int, tuple[str, str]]:
+    """Return both names of classes by number; {} for a list of names."""
+    if is_map or is_label_map(text):
+        items = parse_label_items(text)
+        if _BACKGROUND in items.get(0, ()):
+            del items[0]
+        if 0 in items:
+            raise ValueError(f"id 0 is reserved for {_BACKGROUND!r}")
+        if not items:
+            raise ValueError(f"0 names, expected 1 to {MAX_CLASSES:,}")
+        return items
+    named = named_classes(text)
+    return dict(enumerate(zip(distinct_names(named).values(), named, strict=True), 1))
 
 
 def with_labels(source: Source, options: SourceOptions, where: str, scratch: Path) -> Source:

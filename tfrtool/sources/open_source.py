@@ -13,11 +13,16 @@ from pathlib import Path
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.compression import describe_content, is_text, starts_record
 from tfrtool.records.shard_sets import is_shard_name
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.archives import is_tar, list_tar, list_zip
-from tfrtool.sources.folders.annotated import CLASSES_CSV, METADATA_TABLES, shards_refusal
+from tfrtool.sources.folders.annotated import (
+    CLASSES_CSV,
+    METADATA_TABLES,
+    names_pixels,
+    shards_refusal,
+)
 from tfrtool.sources.folders.class_layout import LabelFrom, arrange
 from tfrtool.sources.folders.listing import (
-    SPLIT_NAMES,
     Listing,
     is_clutter,
     is_image_name,
@@ -170,11 +175,8 @@ def _only_folder(folder: Path) -> str | None:
 def _metadata_table(folder: Path) -> Path | None:
     """Return the table in a folder; None for none, or for Roboflow's values of masks."""
     for table in (folder / name for name in METADATA_TABLES):
-        if table.name != CLASSES_CSV and table.is_file():
+        if table.is_file() and not (table.name == CLASSES_CSV and names_pixels(table)):
             return table
-        if table.name == CLASSES_CSV:
-            with suppress(OSError, ValueError), open_regular(table) as file:
-                return None if b"pixel value" in file.read(_HEAD).lower() else table
     return None
 
 

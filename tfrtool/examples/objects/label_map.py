@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, printable
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.examples.tfds_metadata import KEYPOINTS, LABEL_MAP, read_class_names
+from tfrtool.records.split_names import split_named
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.limits import (
     MAX_CLASS_FILE_BYTES,
@@ -24,6 +26,9 @@ _SPACES = re.compile(r"\s*")
 _ITEM = re.compile(r"item\s{0,9}:?\s{0,9}[{<[]")
 _LONGEST_LINE = 64 * 1024
 """Characters; the parser takes a time that grows with the square of a line's length."""
+
+_MOST_ENTRIES = 10_000
+"""Files of a folder that may be its label map."""
 
 _SHOWN = 100
 """Characters of what protobuf says of an error: its end, for it may start with a whole line."""
@@ -61,13 +66,37 @@ def read_label_map(path: str | os.PathLike[str]) -> dict[int, str]:
         return parse_label_map(read_bounded(path, MAX_CLASS_FILE_BYTES).decode("utf-8-sig"))
 
 
+def find_label_map(directory: AnyPath) -> AnyPath:
+    """Return the label map in a folder, or else in one of its folders of splits.
+
+    It is ``label_map.pbtxt``, or the only file whose name ends so, as Roboflow's
+    ``cells_label_map.pbtxt``. Without any, return where it would be, as always in a store.
+    """
+    usual = directory / LABEL_MAP
+    if not isinstance(directory, Path) or usual.exists():
+        return usual
+    folders = [directory]
+    with contextlib.suppress(OSError):
+        entries = islice(directory.iterdir(), _MOST_ENTRIES)
+        folders += sorted(one for one in entries if split_named(one.name) and one.is_dir())
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            files = islice(folder.iterdir(), _MOST_ENTRIES)
+            maps = [one for one in files if one.name.lower().endswith(LABEL_MAP)]
+            if len(maps) > 1:
+                maps = [one for one in maps if one.name in (LABEL_MAP, f"tf_{LABEL_MAP}")]
+            if len(maps) == 1 and maps[0].is_file():
+                return maps[0]
+    return usual
+
+
 def object_names(directory: AnyPath) -> dict[int, str]:
     """Return the class names of objects by number, from files next to the records.
 
     Files that are not there, or that can't be read, name none.
     """
     with contextlib.suppress(DatasetError, FileNotFoundError):
-        return read_label_map(directory / LABEL_MAP)
+        return read_label_map(find_label_map(directory))
     with contextlib.suppress(DatasetError):
         return dict(enumerate(read_class_names(directory, "objects-label") or ()))
     return {}

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
 from tfrtool.records.shard_sets import check_split_name
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     BAD_BOX,
     FLAGS,
@@ -23,7 +24,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     pixels_of,
     split_in_name,
 )
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.formats.csv_rows import DELIMITERS, csv_rows
 from tfrtool.sources.formats.table_limits import check_column_count
 from tfrtool.sources.items import LeftOut, label_problem

@@ -12,6 +12,7 @@ import numpy as np
 from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.images.masks import pasted_mask
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     ParsedImage,
     ParsedObject,
@@ -20,7 +21,6 @@ from tfrtool.sources.annotations.annotation_reader import (
     pixels_of,
 )
 from tfrtool.sources.annotations.image_files import ImageFilesReader
-from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.storage.limits import (
     MAX_IMAGE_OBJECTS,

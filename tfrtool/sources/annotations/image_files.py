@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.examples.objects.annotation import attributes_text
 from tfrtool.images.masks import outline_points
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     BAD_BOX,
     NO_BOX,
@@ -24,7 +25,6 @@ from tfrtool.sources.annotations.annotation_reader import (
     number_classes,
     splits_of_folders,
 )
-from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import MAX_ANNOTATION_BYTES, MAX_IMAGE_OBJECTS, MAX_OUTLINE_POINTS

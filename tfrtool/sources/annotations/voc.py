@@ -6,6 +6,7 @@ from typing import Any
 from unicodedata import normalize
 
 from tfrtool.errors import SourceError, printable
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     FLAGS,
     ParsedImage,
@@ -14,7 +15,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     pixels_of,
 )
 from tfrtool.sources.annotations.image_files import ImageFilesReader
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name
+from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.items import LeftOut, label_problem
 
 _SET = re.compile(r"((?:.*/)?)ImageSets/Main/(train|val|trainval|test)\.txt")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, printable, some_of
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     LINK_OUT,
     NO_BOX,
@@ -24,7 +25,7 @@ from tfrtool.sources.annotations.annotation_reader import (
     splits_of_folders,
 )
 from tfrtool.sources.folders.annotated import YAML_NAMES
-from tfrtool.sources.folders.listing import SPLIT_NAMES, is_image_name, list_directory
+from tfrtool.sources.folders.listing import is_image_name, list_directory
 from tfrtool.sources.items import LeftOut, label_problem
 from tfrtool.sources.tables.table_columns import TEXT_SHOWN
 from tfrtool.storage.limits import (

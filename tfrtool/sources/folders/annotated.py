@@ -138,10 +138,19 @@ def annotations_at(path: Path) -> str | None:
             return f"yolo:{path / folder}"
         if name.lower().endswith(".xml"):
             return f"voc:{path}"
+        if name == CLASSES_CSV and names_pixels(path / key):
+            return f"masks:{path}"
         if key in coco:  # for several, one per split, the folder counts; Roboflow's has folders
             of_folder = path / folder.rpartition("/")[0] if key.endswith(_COCO) else path / folder
             return f"coco:{of_folder if len(coco) > 1 else path / key}"
     return None
+
+
+def names_pixels(table: Path) -> bool:
+    """Return whether Roboflow's ``_classes.csv`` names the values of masks, and not of images."""
+    with suppress(OSError, ValueError), open_regular(table) as file:
+        return b"pixel value" in file.read(_HEAD).lower()
+    return False
 
 
 def _kind_of(file: Path, head: bytes) -> str | None:

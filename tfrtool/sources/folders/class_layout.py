@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, printable
+from tfrtool.records.split_names import FOLDER_SPLITS
 from tfrtool.sources.folders.annotated import (
     METADATA_TABLES,
     annotations_at,
@@ -24,7 +25,6 @@ from tfrtool.sources.folders.annotated import (
     write_command,
 )
 from tfrtool.sources.folders.folder_layout import (
-    FOLDER_SPLITS,
     FolderLayout,
     FolderMeaning,
 )

@@ -1,35 +1,14 @@
 """Which folders of a tree are splits and which are classes, by their names and what is in them."""
 
 import os.path
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from tfrtool.records.split_names import SPLIT_ORDER, UNLABELED_SPLITS, split_named
 from tfrtool.sources.folders.annotated import is_images_folder
-from tfrtool.sources.folders.listing import SPLIT_NAMES, SPLIT_ORDER
 
 TRAIN = SPLIT_ORDER[0]
 """The split whose share of a whole is unknown if there is no other."""
-
-_UNLABELED = {"pred": "pred", **dict.fromkeys(("unlabeled", "unlabelled"), "unlabeled")}
-"""Names of folders of images without labels, and of their splits."""
-
-UNLABELED_SPLITS = ("test", *dict.fromkeys(_UNLABELED.values()))
-"""Splits whose images may have no labels, as in competitions."""
-
-FOLDER_SPLITS = (*SPLIT_ORDER, *UNLABELED_SPLITS[1:])
-"""The order that the splits of folders are given in."""
-
-_NAMES = {**SPLIT_NAMES, **_UNLABELED}
-_SPLIT_FOLDER = re.compile(
-    rf"(?:seg[ _-])?(?P<split>{'|'.join(_NAMES)})(?:[ _-]?(?:set|data|images|imgs))?", re.IGNORECASE
-)
-
-
-def split_named(folder: str) -> str | None:
-    """Return the split that a folder's name stands for, such as ``seg_train``; None without one."""
-    match = _SPLIT_FOLDER.fullmatch(folder)
-    return _NAMES[match["split"].lower()] if match else None
 
 
 class FolderMeaning(NamedTuple):

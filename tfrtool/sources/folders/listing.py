@@ -15,6 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
+from tfrtool.records.split_names import SPLIT_ORDER
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import open_descriptor
@@ -28,17 +29,6 @@ IMAGE_SUFFIXES = frozenset(
 
 _CLUTTER = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"})
 """What Windows, macOS and Synology's file servers leave in folders, in lower case."""
-
-SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("validation", "valid", "val"), "validation"),
-    **{"dev": "dev", "eval": "eval"},
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-"""Names of splits in common use, in lower case, and TFDS' own for what means the same."""
-
-SPLIT_ORDER = tuple(dict.fromkeys(SPLIT_NAMES.values()))
-"""The order that splits are given in."""
 
 _MOST_VISITS = 100
 """Ways to one folder, through links. Folders that link to each other have endlessly many in

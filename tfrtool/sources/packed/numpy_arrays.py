@@ -17,8 +17,8 @@ from tokenize import TokenError
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, printable, some_of
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.archives import open_zip
-from tfrtool.sources.folders.listing import SPLIT_NAMES
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import KEEP, SEVERAL
 from tfrtool.sources.packed.packed_source import split_of_file

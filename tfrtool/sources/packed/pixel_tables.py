@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable, some_of
 from tfrtool.records.shard_sets import check_split_name
-from tfrtool.sources.folders.listing import SPLIT_NAMES
+from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.formats.csv_rows import csv_rows, detect_delimiter
 from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.sources.items import LeftOut, Source
