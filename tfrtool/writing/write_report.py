@@ -87,7 +87,8 @@ class WriteReport(RunReport):
         truncated: by name of a list, the number of entries that do not fit in it. None if every
             list is complete.
         annotations: result for the objects in the images, or None if there are none.
-        notices: how the source was interpreted, where that is not obvious.
+        notices: how the source was interpreted, where that is not obvious, and that TensorFlow is
+            not installed.
         is_16_bit: whether PNG images have 16 bits per channel. Not in the JSON output.
     """
 
