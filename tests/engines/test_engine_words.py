@@ -19,8 +19,8 @@ from tfrtool.sources.archives import SPOOL
 from tfrtool.sources.folders.class_layout import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.remote_path import remote_path
-from tfrtool.writing.publish import StoreStaging
 from tfrtool.writing.run_options import JobSettings
+from tfrtool.writing.store_staging import StoreStaging
 
 pytest.importorskip("ray")
 

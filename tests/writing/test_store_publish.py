@@ -294,7 +294,7 @@ def test_a_failed_upload_leaves_no_parts(
     bucket: Bucket, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was begun is aborted; the message names the object, and holds no secret."""
-    monkeypatch.setattr("tfrtool.writing.publish.find_spec", lambda _: None)
+    monkeypatch.setattr("tfrtool.writing.store_staging.find_spec", lambda _: None)
     source = write_foreign(tmp_path / "large", [[os.urandom(20 << 20)]])
     bucket.misbehave(
         Misbehaviour(methods=("PUT",), matching="partNumber=2", status=403, code="AccessDenied")

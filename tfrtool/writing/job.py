@@ -21,7 +21,7 @@ from tfrtool.records.tally import Tally
 from tfrtool.storage.atomic_files import new_file_by_name
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, count_work
-from tfrtool.storage.remote_path import AnyPath
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.writing.job_report import (
     COUNTED,
@@ -35,8 +35,9 @@ from tfrtool.writing.job_report import (
     known_digest,
     split_reports,
 )
-from tfrtool.writing.publish import Staging, complete_shards, read_object, staging
+from tfrtool.writing.publish import Staging, complete_shards, read_object, stage_in_folder
 from tfrtool.writing.run_options import Existing, JobSettings, check_shard_count
+from tfrtool.writing.store_staging import stage_in_store
 
 FORMAT = 5
 """Count it up when the same plan gives other bytes than before."""
@@ -179,13 +180,16 @@ class Job:
         Raises:
             UsageError: the target may not be written to, or another process writes to it.
         """
-        settings = self.settings
+        settings, folder = self.settings, self.settings.folder
         with ExitStack() as contexts:
             contexts.enter_context(settings.running())
             if settings.dry_run:
                 self.scratch = Path(contexts.enter_context(ScratchFolder()))
             else:
-                self._staged = contexts.enter_context(staging(settings))
+                if isinstance(folder, RemotePath):
+                    self._staged = contexts.enter_context(stage_in_store(settings, folder))
+                else:
+                    self._staged = contexts.enter_context(stage_in_folder(settings, folder))
                 self.scratch = self._staged.folder / "scratch"  # deleted with the rest
                 with os_errors_as(WriteError, self.scratch, "can't be written to"):
                     self.scratch.mkdir(exist_ok=True)
