@@ -37,7 +37,8 @@ class TypesOption(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_types(self.types)
+        if self.types:
+            check_types(self.types)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,8 @@ class AsStoredOption(TypesOption):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_types(self.types, as_stored=self.as_stored)
+        if self.types:
+            check_types(self.types, as_stored=self.as_stored)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -230,13 +230,13 @@ def _is_meant_empty(shard: Path, finished: dict[AnyPath, bool]) -> bool:
 
     ``finished`` caches for which folders this is known.
     """
-    folder = shard.parent
-    if folder not in finished:
-        finished[folder] = is_finished(shard)
-    if not finished[folder] and not shard.name.startswith(_DISCARDED):
-        return False
     with suppress(OSError, ShardError):
-        if shard.stat().st_size < _MOST_EMPTY_BYTES:
+        if shard.stat().st_size >= _MOST_EMPTY_BYTES:
+            return False
+        folder = shard.parent
+        if folder not in finished:
+            finished[folder] = is_finished(shard)
+        if finished[folder] or shard.name.startswith(_DISCARDED):
             first = next(read_shard(shard), None)
             return first is None or (isinstance(first, Fault) and first.kind is FaultKind.EMPTY)
     return False

@@ -62,8 +62,8 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
         lines += [f"  {name}: {kind}" for name, kind in report.columns.items()]
         lines += [f"not kept: {text}" for text in shorten_notes(report.losses)]
         lines += shorten_notes(report.notes)
-    data, more = report.to_json(), map(printable, lines)
-    return show_job(report.job, as_json=as_json, data=data, more=more)
+    data = report.to_json() if as_json else None
+    return show_job(report.job, as_json=as_json, data=data, more=map(printable, lines))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,7 +81,7 @@ def convert(
         plan = plan_conversion(request, scanned)
         for text in shorten_notes([*plan.losses, *plan.notes]):
             options.on_note(text)
-        job = _run(plan)
+        job = _write(plan)
     content = plan.rows.after
     columns = {one.name: str(one.type) for one in content.schema}
     return ConvertReport(
@@ -93,22 +94,17 @@ def convert(
     )
 
 
-def _run(plan: ConvertPlan) -> JobReport:
+def _write(plan: ConvertPlan) -> JobReport:
     """Write the files of a plan, and publish them."""
     request = plan.request
-    if not request.single:
-        return _publish(plan, request.settings)
-    has_schema = SCHEMA in plan.metadata(())
-    with single_file(request.settings, request.target, has_schema=has_schema) as settings:
-        report = _publish(plan, settings)
-    return replace(report, dataset=request.target)
-
-
-def _publish(plan: ConvertPlan, settings: JobSettings) -> JobReport:
-    with Job(settings, "convert") as job:
+    output: AbstractContextManager[JobSettings] = nullcontext(request.settings)
+    if request.single:
+        has_schema = SCHEMA in plan.metadata(())
+        output = single_file(request.settings, request.target, has_schema=has_schema)
+    with output as settings, Job(settings, "convert") as job:
         job.begin(plan.job_plan())
         files = job.write(plan.tasks)
         texts = plan.metadata(split_infos(split_reports(files)))
         report = report_records(job, files, texts)
         job.publish(report, texts)
-    return report
+    return replace(report, dataset=request.target) if request.single else report

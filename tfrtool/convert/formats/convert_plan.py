@@ -186,7 +186,7 @@ def _plan_rows(request: ConvertRequest, scanned: ScannedFiles) -> RowPlan:
     before, notes = merge_contents(request, scanned)
     before.columns.select([options.label_feature] if options.label_feature else [])
     extra = folder_columns(request, before)
-    after = _written_content(with_folders(before, extra), request)
+    after = _written_content(with_folders(before, extra) if extra.columns else before, request)
     select, exploded = options.select or (), None
     if options.explode is not None:
         stored = without_folders(select, before.columns, request.files.paths)

@@ -22,7 +22,7 @@ def without_folders(
     select: Sequence[str], columns: Columns, shards: Sequence[AnyPath]
 ) -> Sequence[str]:
     """Return the selected columns that records store."""
-    names = {one.name for one in partition_columns(shards)} if select else set()
+    names = {one.name for one in partition_columns(shards)}
     return [name for name in select if name in columns.names or name not in names]
 
 
@@ -38,8 +38,6 @@ def folder_columns(request: ConvertRequest, content: Content) -> ExtraColumns:
 
 def with_folders(content: Content, extra: ExtraColumns) -> Content:
     """Return content whose last columns are those of folders."""
-    if not extra.columns:
-        return content
     columns = content.columns
     if not isinstance(columns, FeatureColumns):
         columns = FeatureColumns.of(tree_of_flat(columns))

@@ -50,7 +50,9 @@ def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Cont
     columns.select(types.casts)
     if LABEL_NAME not in columns.names:
         select = [name for name in select if name != LABEL_NAME]
-    is_selected, select = bool(select), without_folders(select, columns, request.files.paths)
+    is_selected = bool(select)
+    if is_selected:
+        select = without_folders(select, columns, request.files.paths)
     if types.schema is not None:
         columns = apply_schema(columns.select(select), types.schema, types.casts)
     is_changed = is_selected or bool(types.casts) or options.lists

@@ -7,6 +7,7 @@ import abc
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -94,15 +95,12 @@ class PayloadFormat(Format):
             path=path,
             rows=rows,
             bytes=size,
-            positions=positions if positions and self._seekable(path) else [ReadPosition()],
+            positions=positions or [ReadPosition()],
             content=Content(columns=self.decoded or fold.table_columns()),
             notes=() if note is None else (note,),
             fold=fold,
             faults=tuple(fault for fault in faults if fault.kind is not FaultKind.EMPTY),
         )
-
-    def _seekable(self, path: AnyPath) -> bool:  # noqa: ARG002
-        return True
 
     def decode(
         self,
@@ -190,11 +188,9 @@ class TfrecordFormat(PayloadFormat):
         for fault in scan.faults[:1]:
             if fault.kind is FaultKind.NOT_TFRECORD:
                 raise as_error(path, fault)
-        return scan
-
-    def _seekable(self, path: AnyPath) -> bool:
         with open_shard(path) as file:
-            return detect_compression(file) is Compression.NONE
+            is_compressed = detect_compression(file) is not Compression.NONE
+        return replace(scan, positions=[ReadPosition()]) if is_compressed else scan
 
     def read(
         self,

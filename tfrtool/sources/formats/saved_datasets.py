@@ -17,15 +17,12 @@ def saved_files(folder: AnyPath) -> list[AnyPath]:
         SourceError: the JSON is damaged, or names files elsewhere.
     """
     if not (folder / _SPLITS).is_file():
-        return _files(folder) if _is_saved(folder) else []
+        is_saved = (folder / _STATE).is_file() and (folder / _INFO).is_file()
+        return _files(folder) if is_saved else []
     with os_errors_as(SourceError, folder):
         known = _read(folder / _SPLITS)
         names = [_plain(name, folder / _SPLITS) for name in _listed(known, "splits", folder)]
         return [file for name in names for file in _files(folder / name)]
-
-
-def _is_saved(folder: AnyPath) -> bool:
-    return (folder / _STATE).is_file() and (folder / _INFO).is_file()
 
 
 def _files(folder: AnyPath) -> list[AnyPath]:
