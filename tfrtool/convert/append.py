@@ -35,8 +35,7 @@ from tfrtool.errors import (
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.examples.example import PayloadKind, feature_name
-from tfrtool.examples.roles import info_beside
-from tfrtool.examples.tfds_metadata import LABEL_MAP, LABELS, REPORT
+from tfrtool.examples.tfds_metadata import LABEL_MAP, LABELS, REPORT, info_beside
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.compression import Compression, detect_compression, starts_record
 from tfrtool.records.count import count_shard

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tfrtool.errors import ShardError, os_errors_as, printable
-from tfrtool.examples.roles import info_beside
-from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.examples.tfds_metadata import DatasetInfo, info_beside
 from tfrtool.records.shard_sets import ShardSet, group_shards
 from tfrtool.records.shards import find_folders, locate_shards, note_unmatched
 from tfrtool.storage.arguments import Paths, as_paths

@@ -13,7 +13,6 @@ from tfrtool.examples.objects.label_map import find_label_map, read_label_map
 from tfrtool.examples.tfds_metadata import (
     DatasetInfo,
     read_class_names,
-    read_dataset_info,
 )
 from tfrtool.storage.image_brand import BRAND_BYTES
 from tfrtool.storage.limits import MAX_CLASSES
@@ -163,10 +162,3 @@ class LabelNames(NamedTuple):
         if isinstance(value, int) and 0 <= value < len(self.names):
             return self.names[value] or str(value)
         return None if value is None else str(value)
-
-
-def info_beside(directory: AnyPath | None) -> DatasetInfo | None:
-    """Return the TFDS metadata in a directory; None where there is none that can be read."""
-    with contextlib.suppress(DatasetError):
-        return None if directory is None else read_dataset_info(directory)
-    return None

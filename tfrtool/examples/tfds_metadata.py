@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfrtool.errors import DatasetError
 from tfrtool.records.shard_sets import ShardName, ShardSet
 from tfrtool.storage.json_files import (
     read_json,
@@ -165,6 +166,13 @@ def read_dataset_info(directory: AnyPath) -> DatasetInfo | None:
             image_feature=image,
             label_feature=label,
         )
+    return None
+
+
+def info_beside(directory: AnyPath | None) -> DatasetInfo | None:
+    """Return the TFDS metadata in a directory; None where there is none that can be read."""
+    with contextlib.suppress(DatasetError):
+        return None if directory is None else read_dataset_info(directory)
     return None
 
 

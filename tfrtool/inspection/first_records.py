@@ -16,11 +16,10 @@ from tfrtool.examples.roles import (
     SAMPLE,
     Roles,
     find_roles,
-    info_beside,
     is_image,
     with_first_steps,
 )
-from tfrtool.examples.tfds_metadata import DatasetInfo
+from tfrtool.examples.tfds_metadata import DatasetInfo, info_beside
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.capped_list import CappedList

@@ -125,7 +125,7 @@ class ParquetFormat(Format):
                 for at, name in enumerate(schema.names):
                     if name in items:
                         arrays[at] = without_image_structs(items[name], arrays[at])
-                    elif is_image(arrays[at].type):
+                    elif name in content.images:
                         arrays[at] = pc.struct_field(arrays[at], "bytes")
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
 

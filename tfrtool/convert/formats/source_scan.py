@@ -13,6 +13,7 @@ from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.fields import has_logical_types
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
+from tfrtool.features.metadata_types import has_metadata_types
 from tfrtool.features.sound_fields import sound_types, with_rates
 from tfrtool.features.sources import read_declared_features
 from tfrtool.inspection.rows.batches import all_features
@@ -110,22 +111,22 @@ def _known_columns(
     options, shards, types = request.options, request.files.paths, request.options.types
     workers, on_progress, notes = options.pool, options.on_progress, list[str]()
     is_tfrecord = request.source_format.spec.name == "tfrecord"
-    declared = read_declared_features(shards)
+    declared, conflicts = read_declared_features(shards), list[str]()
     described = declared.root
-    is_flat = described is None or not (declared.is_certain or has_logical_types(described))
-    if described is not None and is_flat and not types:
-        return None, []
-    names = ("cast", "lists", "schema") if described is None else ()
-    conflicts = [f"--{name}" for name in names if getattr(options, name)]
-    if types or described is not None or (is_tfrecord and not conflicts):
-        if described is None and not conflicts:
-            types = {**sound, **(types or {})}
+    if described is None:
+        names = ("cast", "lists", "schema")
+        conflicts = [f"--{name}" for name in names if getattr(options, name)]
+        types = types if conflicts else {**sound, **(types or {})}
+        is_known = is_tfrecord and not conflicts and has_metadata_types(shards[0])
+    else:
+        is_known = declared.is_certain or has_logical_types(described)
+    if types or is_known:
         found = all_features(
             shards, types=types, lists=options.lists, workers=workers, on_progress=on_progress
         )
         if found.columns is not None or described is not None:
             return found.columns, [*found.notes]
-    if not is_tfrecord:
+    if described is not None or not is_tfrecord:
         return None, []
     conflicts += ["--exact"] if options.exact else []
     columns = ranking_columns(

@@ -14,9 +14,9 @@ from tfrtool.declare import takes
 from tfrtool.errors import ShardError, UsageError, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
-from tfrtool.examples.roles import SAMPLE, LabelNames, info_beside
+from tfrtool.examples.roles import SAMPLE, LabelNames
 from tfrtool.examples.sound import is_sound_name, rate_feature
-from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.examples.tfds_metadata import FEATURES, info_beside
 from tfrtool.features.metadata_types import has_metadata_types
 from tfrtool.inspection.extract.annotations import AnnotatedImages, ExtractedObjects
 from tfrtool.inspection.extract.extract_files import NewFiles, metadata_beside, new_files

@@ -20,8 +20,9 @@ from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.arrow.value_types import map_values, short_floats
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
-from tfrtool.examples.roles import LabelNames, find_roles, info_beside
+from tfrtool.examples.roles import LabelNames, find_roles
 from tfrtool.examples.short_payloads import shorten
+from tfrtool.examples.tfds_metadata import info_beside
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import DeclaredFeatures, declared_features, tree_of_columns
 from tfrtool.inspection.rows.extra_columns import (

@@ -20,7 +20,8 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import read_objects
-from tfrtool.examples.roles import LabelNames, info_beside
+from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.tfds_metadata import info_beside
 from tfrtool.images.recipe import Resize
 from tfrtool.inspection.extract.annotations import outline_of
 from tfrtool.inspection.first_records import FirstRecords

@@ -9,10 +9,9 @@ from typing import Any, BinaryIO, NamedTuple
 from tfrtool.declare import takes
 from tfrtool.examples.example import PayloadKind, decode_example
 from tfrtool.examples.parsing import Parsed, fit_example
-from tfrtool.examples.roles import info_beside
 from tfrtool.examples.schema import Schema
 from tfrtool.examples.schema_fold import FeatureStatistics
-from tfrtool.examples.tfds_metadata import DATASET_INFO
+from tfrtool.examples.tfds_metadata import DATASET_INFO, info_beside
 from tfrtool.inspection.profile import ProfileRequest, RecordSchema, ShardProfile
 from tfrtool.inspection.shard_options import ShardOptions
 from tfrtool.inspection.summary.summary_json import feature_json, value_json

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfrtool.errors import DatasetError, SchemaError, human_count, printable, some_of
 from tfrtool.examples.example import feature_name
-from tfrtool.examples.roles import info_beside
-from tfrtool.examples.tfds_metadata import FEATURES
+from tfrtool.examples.tfds_metadata import FEATURES, info_beside
 from tfrtool.inspection.profile import ShardProfile
 from tfrtool.inspection.verify.dataset_check import DatasetFault
 from tfrtool.inspection.verify.feature_faults import FeatureFault, Mismatches

@@ -21,10 +21,10 @@ from tfrtool.examples.roles import (
     HEIGHTS,
     WIDTHS,
     Roles,
-    info_beside,
     is_image,
     said_size,
 )
+from tfrtool.examples.tfds_metadata import info_beside
 from tfrtool.inspection.first_records import NO_ROLES, FirstRecords
 from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
