@@ -117,7 +117,7 @@ def test_class_folders(tmp_path: Path) -> None:
     assert report.splits["train"].labels == {"bird": 2, "pet": 4}
     report = tfrtool.write(folder, tmp_path / "b", class_map=["cat="], only_classes=["dog"])
     assert report.splits["train"].labels == {"dog": 2}
-    assert report.notices[-1] == "images of classes that are dropped: 4"
+    assert "images of classes that are dropped: 4" in report.notices
     others = tmp_path / "synsets.csv"
     others.write_text("n01440764,tench\n")
     with pytest.raises(tfrtool.UsageError, match="none of these classes exist"):
