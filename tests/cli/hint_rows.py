@@ -403,6 +403,7 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "NAME to choose the control of the labels": "tests/sources/annotations/test_label_studio.py",
     "unpack it and pass the folder as SOURCE": "tests/sources/test_archived_arrays.py has a folder",
     "pass a quoted pattern such as 'gzip/emnist": "tests/sources/test_idx_files.py passes one",
     "convert it to an .npz file": "tests/sources/test_array_images.py reads .npz files",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import pickle
 import re
 import tarfile
 import zipfile
@@ -179,6 +181,47 @@ def _medmnist_arrays() -> Splits:
     return {"train": ["0", "1"], "validation": ["1"], "test": ["0"]}
 
 
+def _fer() -> Splits:
+    usages = ("Training", "Training", "PublicTest", "PrivateTest")
+    rows = [(at % 2, " ".join(["9"] * 16), usage) for at, usage in enumerate(usages)]
+    _table("fer2013.csv", ("emotion", "pixels", "Usage"), *rows)
+    return {"train": ["0", "1"], "validation": ["0"], "test": ["1"]}
+
+
+def _cifar() -> Splits:
+    batch, names = {b"data": np.zeros((2, 48), "u1"), b"labels": [1, 0]}, [b"x", b"y"]
+    files = {"data_batch_1": batch, "test_batch": batch, "batches.meta": {b"label_names": names}}
+    with tarfile.open("cifar-10-python.tar.gz", "w:gz") as tar:
+        for name, content in files.items():
+            info, data = tarfile.TarInfo(f"cifar-10-batches-py/{name}"), pickle.dumps(content, 2)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return {"train": ["x", "y"], "test": ["x", "y"]}
+
+
+def _idx() -> Splits:
+    Path("mnist").mkdir()
+    for split in ("train", "t10k"):
+        for name, array in (("images-idx3", _pixels(2)), ("labels-idx1", np.array([7, 3], "u1"))):
+            head = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+            data = gzip.compress(head + array.tobytes())
+            Path("mnist", f"{split}-{name}-ubyte.gz").write_bytes(data)
+    return {"train": ["3", "7"], "test": ["3", "7"]}
+
+
+def _choices() -> Splits:
+    _photos("images/0123abcd-1.jpg", "images/0123abcd-2.jpg")
+    tasks = [
+        {
+            "data": {"image": f"/data/upload/5/0123abcd-{number}.jpg"},
+            "annotations": [{"result": [{"from_name": "choice", "value": {"choices": [name]}}]}],
+        }
+        for number, name in ((1, "dog"), (2, "cat"))
+    ]
+    Path("choices.json").write_text(json.dumps(tasks))
+    return {"train": ["cat", "dog"]}
+
+
 def _webdataset() -> Splits:
     with tarfile.open("pets-000000.tar", "w") as tar:
         for number, name in enumerate(("cat", "dog")):
@@ -232,6 +275,9 @@ MAKERS_OF_ROWS: Mapping[str, Sequence[Callable[[], Splits]]] = {
     "saved shards": (_saved,),
     "mnist.npz shards": (_keras_arrays,),
     "pathmnist.npz shards": (_medmnist_arrays,),
+    "fer2013.csv shards": (_fer,),
+    "cifar-10-python.tar.gz shards": (_cifar,),
+    "mnist shards": (_idx,),
     "pets-000000.tar shards": (_webdataset,),
     "images shards --annotations coco:instances.json": (_coco,),
     "set shards --annotations voc:set": (_annotated("voc", "set", "set/JPEGImages"),),
@@ -240,6 +286,10 @@ MAKERS_OF_ROWS: Mapping[str, Sequence[Callable[[], Splits]]] = {
     "set shards --annotations labelme:set": (_annotated("labelme", "set", "set/images", 1),),
     "images shards --annotations cvat:annotations.xml": (_annotated("cvat", ".", "images"),),
     "images shards --annotations via:via_project.json": (_annotated("via", ".", "images"),),
+    "images shards --annotations labelstudio:project-1.json": (
+        _annotated("labelstudio", ".", "images"),
+    ),
+    "choices.json shards --root images": (_choices,),
     "set shards --annotations kitti:set": (_annotated("kitti", "set", "set/training/image_2"),),
     "set shards --annotations dota:set": (_annotated("dota", "set", "set/images"),),
     "set shards --annotations masks:set": (_annotated("masks", "set", "set/JPEGImages"),),

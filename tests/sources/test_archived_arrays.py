@@ -90,6 +90,9 @@ def test_hostile_archives(tmp_path: Path) -> None:
     (tmp_path / "damaged.zip").write_bytes(data[:at] + b"LABELS" + data[at + 6 :])
     with pytest.raises(SourceError, match="data_batch_1 can't be read"):
         open_tree(tmp_path / "damaged.zip")
+    _zip(tmp_path / "list.zip", {"c/train": pickle.dumps([1], 2)})
+    with pytest.raises(SourceError, match=r"list\.zip/train: unsupported pickle"):
+        open_tree(tmp_path / "list.zip")
     batch = CIFAR["cifar-10-batches-py/data_batch_1"]
     _tar(tmp_path / "twice.tar.gz", {"a/train": batch, "b/train": batch})
     with pytest.raises(SourceError, match="several files are called train"):

@@ -113,9 +113,12 @@ def _open(
         what = "--label-from filename doesn't apply: the source has its own labels"
         raise UsageError(what, path=argument)
     if listing is None and not tfds:
+        from tfrtool.sources.annotations.label_studio_choices import read_choices
         from tfrtool.sources.tables.tables import read_table
 
-        return read_table(as_path(argument), root, scratch, options)
+        table = as_path(argument)
+        choices = None if options.path_column else read_choices(table, root, scratch, options)
+        return choices or read_table(table, root, scratch, options)
     if tables and label_from is LabelFrom.FOLDER and listing is not None and depth is None:
         return _read_with_tables(listing, tables, argument, scratch, root, options)
     if options.columns:
@@ -215,8 +218,22 @@ def _annotated(
         what = "--annotations requires a folder or an archive of images"
         raise UsageError(what, path=argument)
     images = Path(argument) if Path(argument).is_dir() else None
+    if images is not None and (source := _annotated_choices(images, scratch, options)):
+        return source
     reader = open_annotations(options, images, scratch, root)
     return match_annotations(listing, reader, options, argument, scratch)
+
+
+def _annotated_choices(images: Path, scratch: Path, options: SourceOptions) -> Source | None:
+    """Return the images of the only export of Label Studio if it has choices and no regions."""
+    from tfrtool.sources.annotations.label_studio_choices import has_choices_alone, read_choices
+
+    kind, _, path = "".join((options.annotations or ())[:1]).partition(":")
+    if kind != "labelstudio" or len(options.annotations or ()) != 1:
+        return None
+    if not has_choices_alone(export := as_path(path)):
+        return None
+    return read_choices(export, images, scratch, options)
 
 
 def _list(argument: str, scratch: Path) -> Listing | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -106,6 +107,47 @@ def _via_regions(folder: Path) -> str:
         images[scene.name] = {"fileref": "", "filename": scene.name, "regions": regions}
     _json(folder / "images" / "via_region_data.json", images)
     return f"via:{folder / 'images'}"
+
+
+def _percent(scene: Scene, *sides: int) -> list[float]:
+    return [100 * side / (scene.height if at % 2 else scene.width) for at, side in enumerate(sides)]
+
+
+def _label_studio(folder: Path) -> str:
+    """Rectangles of JSON, and images in local storage; another annotation was cancelled."""
+    tasks = []
+    for number, scene in enumerate(scenes(folder / "images"), start=1):
+        results = []
+        for at, t in enumerate(scene.things):
+            x, y, x1, y1 = _percent(scene, t.xmin, t.ymin, t.xmax, t.ymax)
+            value = {"x": x, "y": y, "width": x1 - x, "height": y1 - y, "rotation": 0,
+                     "rectanglelabels": [t.category]}  # fmt: skip
+            results.append(
+                {"id": f"r{at}", "type": "rectanglelabels", "from_name": "label", "value": value,
+                 "original_width": scene.width, "original_height": scene.height}
+            )  # fmt: skip
+        annotations = [{"id": 1, "was_cancelled": True, "result": []}, {"id": 2, "result": results}]
+        image = f"/data/local-files/?d={quote(f'sets/pets/images/{scene.name}')}"
+        tasks.append({"id": number, "data": {"image": image}, "annotations": annotations})
+    _json(folder / "project-1.json", tasks)
+    return f"labelstudio:{folder / 'project-1.json'}"
+
+
+def _label_studio_table(folder: Path) -> str:
+    """Polygons of a CSV export, next to the images as they were before they were uploaded."""
+    lines = ["annotation_id,annotator,created_at,id,image,label,lead_time,updated_at"]
+    for number, scene in enumerate(scenes(folder / "images")):
+        regions = [
+            {"points": [*zip(*[iter(_percent(scene, *t.polygon))] * 2, strict=True)],
+             "closed": True, "polygonlabels": [t.category],
+             "original_width": scene.width, "original_height": scene.height}
+            for t in scene.things
+        ]  # fmt: skip
+        cell = json.dumps(regions).replace('"', '""') if regions else ""
+        image = f"/data/upload/5/0123abcd-{scene.name.rpartition('/')[2]}"
+        lines.append(f'{number},1,2025-03-27,{number},"{image}","{cell}",1.5,2025-03-27')
+    _text(folder / "images" / "project-5.csv", lines)
+    return f"labelstudio:{folder / 'images' / 'project-5.csv'}"
 
 
 def _cvat(folder: Path, shape: Callable[[Thing], str], attributes: str = "") -> str:
@@ -297,6 +339,7 @@ MAKERS: Mapping[str, Sequence[Maker]] = {
     "labelme": (_labelme, _anylabeling),
     "via": (_via_project, _via_regions),
     "cvat": (_cvat_task, _cvat_project),
+    "labelstudio": (_label_studio, _label_studio_table),
     "kitti": (_kitti, _kitti_tracker),
     "dota": (_dota, _dota_plain),
     "masks": (_masks, _grey_masks),

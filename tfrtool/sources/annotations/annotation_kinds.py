@@ -74,6 +74,12 @@ KINDS: Mapping[str, AnnotationKind] = {
             name="cvat", title="CVAT", path="PATH", reader=f"{_READERS}.cvat:CvatReader"
         ),
         AnnotationKind(name="via", title="VIA", path="PATH", reader=f"{_READERS}.via:ViaReader"),
+        AnnotationKind(
+            name="labelstudio",
+            title="Label Studio",
+            path="PATH",
+            reader=f"{_READERS}.label_studio:LabelStudioReader",
+        ),
         AnnotationKind(name="kitti", title="KITTI", reader=f"{_READERS}.text_labels:KittiReader"),
         AnnotationKind(name="dota", title="DOTA", reader=f"{_READERS}.text_labels:DotaReader"),
         AnnotationKind(name="masks", title="masks", reader=f"{_READERS}.mask_files:MaskReader"),

@@ -37,6 +37,7 @@ _HEAD = 2**14
 _FILES_OPENED = 8
 """Files whose names show nothing that are opened to find shards."""
 
+_LABEL_STUDIO = re.compile(r"project-[0-9]+(?:-at-[0-9][^/]*)?(?:-min)?\.json", re.IGNORECASE)
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 """What YOLO's description of a dataset is called."""
 
@@ -136,6 +137,8 @@ def annotations_at(path: Path) -> str | None:
         folder, _, name = key.rpartition("/")
         if name in YAML_NAMES:
             return f"yolo:{path / folder}"
+        if _LABEL_STUDIO.fullmatch(name):
+            return f"labelstudio:{path / key}"
         if name.lower().endswith(".xml"):
             return f"voc:{path}"
         if name == CLASSES_CSV and names_pixels(path / key):

@@ -16,7 +16,9 @@ from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.storage.limits import unpacked_limit
 from tfrtool.storage.opening import open_regular, size_of_file
 
-_FOLDER = "unpacked-arrays"
+UNPACKED = "unpacked-arrays"
+"""Name of the folder in the scratch folder."""
+
 _ZIP = b"PK\x03\x04"
 _HINT = "unpack it and pass the folder as SOURCE"
 _BLOCK, _CHUNK = tarfile.BLOCKSIZE, 256 * 1024
@@ -48,7 +50,7 @@ def unpack_arrays(path: str, scratch: Path, is_array: Callable[[str], bool]) -> 
         members = _tar_members(path, is_array)
     else:
         return None
-    folder, most, total = scratch / _FOLDER, unpacked_limit(packed), 0
+    folder, most, total = scratch / UNPACKED, unpacked_limit(packed), 0
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     with closing(members), os_errors_as(SourceError, path):

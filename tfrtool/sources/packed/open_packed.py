@@ -12,7 +12,7 @@ from tfrtool.records.split_names import SPLIT_NAMES
 from tfrtool.sources.folders.listing import is_clutter, is_image_name, is_pattern
 from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.sources.items import Source
-from tfrtool.sources.packed.archived_arrays import unpack_arrays
+from tfrtool.sources.packed.archived_arrays import UNPACKED, unpack_arrays
 from tfrtool.sources.packed.idx_files import IDX_NAME, read_idx
 from tfrtool.sources.packed.numpy_arrays import read_arrays
 from tfrtool.sources.packed.parquet_images import read_parquet_images
@@ -71,8 +71,13 @@ def read_packed(argument: str, scratch: Path, options: SourceOptions) -> Source 
     suffix = next((one for one in _READERS if one in files), None)
     if suffix is None:
         return None
-    with os_errors_as(SourceError, argument):
-        return _READERS[suffix](files[suffix], argument, scratch, options)
+    try:
+        with os_errors_as(SourceError, argument):
+            return _READERS[suffix](files[suffix], argument, scratch, options)
+    except SourceError as error:
+        if error.path and Path(error.path).parent == scratch / UNPACKED:
+            error.path = f"{argument}/{Path(error.path).name}"  # which the user knows
+        raise
 
 
 def _unpacked_files(argument: str, scratch: Path) -> dict[str, list[str]]:
