@@ -97,6 +97,15 @@ def test_images_for_a_loader(tmp_path: Path) -> None:
         tfrtool.open_records(path, decode="image")
 
 
+def test_images_of_a_test_set(tmp_path: Path) -> None:
+    """Records without a label have None in its place."""
+    path = tmp_path / "test.tfrecord"
+    payload = {"image": image_bytes(), "image_name": "a", "age": 7, "sex": 1}
+    path.write_bytes(shard_of([tfrtool.encode_example(payload)]))
+    pixels, label = tfrtool.open_records(path, decode="image")[0]
+    assert (pixels.ndim, label) == (3, None)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_of_pytorch(tmp_path: Path, workers: int) -> None:
     """PyTorch's default collate makes batches of images with labels, and of Examples."""

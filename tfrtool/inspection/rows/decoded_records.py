@@ -101,7 +101,7 @@ class PayloadDecoder:
         typed = self.arrays(payload)
         return _flat_arrays(payload) | typed if self.others else typed
 
-    def _labeled(self, payload: bytes) -> tuple[Any, int]:
+    def _labeled(self, payload: bytes) -> tuple[Any, int | None]:
         try:  # an Example is not taken apart in full: that takes as long as a tenth of the decoding
             features = parse_message(payload).context.feature
             found = {entry.key: entry.value for entry in features}
@@ -110,6 +110,8 @@ class PayloadDecoder:
         image, label = (found.get(feature_key(name)) for name in (self.image, self.label))
         images: Sequence[bytes] = image.bytes_list.value if image is not None else ()
         labels: Sequence[int] = label.int64_list.value if label is not None else ()
+        if not self.label:
+            return self._pixels(images)[0], None
         if len(labels) != 1:
             decode_payload(payload)
             raise ValueError(f"label {self.label!r} is not a single int64")
@@ -226,7 +228,8 @@ def find_decoder(
     if decode == "objects" and (image is None or not records.has_boxes):
         what = "no image with boxes of objects among the features"
         raise ShardError(what, path=shards[0], record=0, found=found)
-    if image is None or (label is None and decode == "image"):
+    is_unclear = label is None and records.roles.guess is not None and decode == "image"
+    if image is None or is_unclear:
         what = "can't choose the image and the label among the features"
         hint = None if image is None else "pass label_feature=NAME to choose the label"
         raise ShardError(what, path=shards[0], record=0, found=found, hint=hint)
@@ -350,6 +353,7 @@ def open_records(
       record: see [Features as arrays](#features-as-arrays). Without it, each feature is an array
       of one dimension.
     - "image": a pair of the image's pixels, uint8 [height, width, 3] in RGB, and its label, an int.
+      The label is None if the first record has no label feature, as in a test set.
     - "objects": a pair of pixels and a dictionary of arrays for the n objects in the image:
       ``boxes`` (float32 [n, 4]: xmin, ymin, xmax, ymax in pixels), ``labels`` (int64 [n], as
       recorded), ``iscrowd`` (int64 [n]); and if the record has them, ``masks`` (uint8
