@@ -408,6 +408,8 @@ ELSEWHERE = {
     "pass a quoted pattern such as 'gzip/emnist": "tests/sources/test_idx_files.py passes one",
     "convert it to an .npz file": "tests/sources/test_array_images.py reads .npz files",
     "pass one of the tables": "tests/sources/test_pixel_tables.py passes one",
+    "load it with keras.models.load_model": "tests/training/test_own_model_file.py does",
+    "with one class name per line": "tests/training/test_own_model_file.py has such a file",
     "for the folder that the paths start from": "tests/sources/test_chosen_columns.py has no files",
     "where such files are": "tests/sources/test_chosen_columns.py follows it",
     "use --path-column NAME to read the paths": "tests/sources/test_chosen_columns.py does",

@@ -277,9 +277,19 @@ def test_a_split_without_labels_is_left_aside(tmp_path: Path) -> None:
     plan = planned(**small_options(folder))
     assert (plan.train_images, plan.validation_images) == (4, 0)
     assert "split 'validation' has no labels" in plan.forms
+    unknown = write_splits(tmp_path / "f", train=[(0,), (1,)], test=[(-1,), (-1,)])
+    assert open_dataset(unknown).unlabeled_splits == ("test",)
     one_missing = write_splits(tmp_path / "e", train=[(2,), None], validation=[(7,)])
     with pytest.raises(DatasetError, match=r"record 1, .*invalid label in feature 'label'"):
         open_dataset(one_missing)
+
+
+@pytest.mark.parametrize("name", ["valid", "val"])
+def test_splits_that_are_validated_on(name: str, tmp_path: Path) -> None:
+    """A split with another usual name for validation is used for it."""
+    labels: dict[str, Any] = {"train": [(0,), (1,)], name: [(0,)]}
+    plan = planned(**small_options(write_splits(tmp_path / "d", **labels)))
+    assert (plan.train_images, plan.validation_images) == (2, 1)
 
 
 def _flagged(directory: Path, rows: Sequence[dict[str, Value]], split: str = "train") -> Path:

@@ -97,7 +97,7 @@ def _limits_problem(
     return None
 
 
-def _full_image(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor:
+def full_image(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor:
     """Decode a record's image at its stored size: uint8 [height, width, channels]."""
     data, form = features[dataset.image_feature], dataset.image_form
     if not form.size:
@@ -130,7 +130,7 @@ def _fast_image(
     choices = [partial(shrunk, ratio, side) for ratio, side in zip(_RATIOS, sides, strict=True)]
     enough = tf.reduce_all(sides >= tf.constant(least), axis=1)
     which = tf.reduce_sum(tf.cast(enough, tf.int32))
-    return tf.switch_case(which, [lambda: resize(_full_image(dataset, features)), *choices])
+    return tf.switch_case(which, [lambda: resize(full_image(dataset, features)), *choices])
 
 
 def _as_parsed(features: Features) -> Features:
@@ -160,7 +160,7 @@ def record_decoder(dataset: DatasetFacts, *, parsed: bool = False) -> Callable[[
 
     def decode(record: Any) -> Batch:
         features = parse(record)
-        return _full_image(dataset, features), _label(dataset, features)
+        return full_image(dataset, features), _label(dataset, features)
 
     return decode
 

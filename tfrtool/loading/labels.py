@@ -22,6 +22,8 @@ _LONGEST_NAME = 1024
 _BITS = frozenset((0, 1))
 _ABSENT = (0, True)
 """The kind of labels without a value."""
+_UNKNOWN = (-1,)
+"""The label that TFDS gives to images of a test set."""
 
 
 class Task(enum.Enum):
@@ -188,7 +190,7 @@ class _LabelScan:
 
     def _add(self, features: Mapping[str, Feature], place: tuple[AnyPath, Record]) -> None:
         label = features.get(self.feature, Feature(dtype=None, values=()))
-        values = label.values
+        values = () if label.values == _UNKNOWN else label.values
         for value in values:
             text = isinstance(value, bytes) and len(value) <= _LONGEST_NAME and is_text(value)
             number = self.dtype is DType.FLOAT32 or (isinstance(value, int) and value >= 0)
@@ -239,7 +241,8 @@ class _LabelScan:
         for kind, alike in self.kinds.items():
             if kind not in right and not skip:
                 what = f"invalid label in feature {self.feature!r}: expected {form.expected}"
-                raise _error(f"{what}, found {kind[0]} values", alike.first)
+                found = f"{kind[0]} values" if kind[0] else "no label"
+                raise _error(f"{what}, found {found}", alike.first)
         return form
 
     def _classes(self) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -370,6 +370,11 @@ def _image_form(
     return ImageForm() if describe_bytes(data) in _DECODED else None
 
 
+def find_image(root: AnyPath, features: Mapping[str, Feature], image: str) -> ImageForm | None:
+    """Return how a feature of a record in a directory stores an image; None if it has none."""
+    return _image_form(features, image, field_at(_described(root), image))
+
+
 def _is_label(item: Feature) -> bool:
     first = item.values[0] if item.values else b""
     if isinstance(first, bytes):

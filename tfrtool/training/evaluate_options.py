@@ -1,15 +1,43 @@
 """Options of evaluate and predict."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tfrtool.declare import Options, option
+from tfrtool.errors import UsageError
 from tfrtool.loading.options import OpenOptions, PathLike
 from tfrtool.storage.arguments import parse_path_fields
 from tfrtool.storage.progress import OnProgress, no_progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(OpenOptions):
+class OwnModelOptions(Options):
+    """What tfrtool can't know of a ``.keras`` file that it did not save."""
+
+    labels: PathLike | None = option(
+        None,
+        "Text file with the class names of a .keras file of your own, one per line, in the order "
+        "of its outputs.  [default: those of the dataset, if any]",
+        metavar="FILE",
+        path="local input",
+        group="Model",
+    )
+    rescale: Literal["model", "unit", "none"] = option(
+        "model",
+        "Pixels that a .keras file of your own gets: 0..1 (unit), 0..255 (none), or 0..255 if it "
+        "scales them itself and otherwise 0..1 (model).",
+        group="Model",
+    )
+
+    def check_unused(self) -> None:
+        """Raise a `UsageError` if these options are set for a model that tfrtool saved."""
+        if self.labels is not None or self.rescale != "model":
+            name = "--labels" if self.labels is not None else "--rescale"
+            raise UsageError(f"{name} requires a .keras file of your own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(OwnModelOptions, OpenOptions):
     """What to evaluate on, and what to save."""
 
     split: str | None = option(
@@ -51,7 +79,7 @@ class EvaluateOptions(OpenOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(Options):
+class PredictOptions(OwnModelOptions):
     """How images are classified."""
 
     top: int = option(

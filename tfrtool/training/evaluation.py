@@ -35,7 +35,8 @@ from tfrtool.storage.progress import OnProgress, Progress, activity
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.evaluate_options import EvaluateOptions
-from tfrtool.training.saved_model import SavedModel, load_model
+from tfrtool.training.own_model_file import load_any_model
+from tfrtool.training.saved_model import SavedModel, is_own_file, load_model
 from tfrtool.training.scores import EpochScores
 
 _FIGURES = ("precision", "recall", "f1")
@@ -45,7 +46,7 @@ _OF_CLASSES = (
     *("classes", "confusion"),
 )
 
-_USUAL = ("test", "validation")
+_USUAL = ("test", "validation", "valid", "val")
 """Splits that are evaluated if none is named: the first that exists."""
 
 _MATRIX_CLASSES = 1000
@@ -267,14 +268,8 @@ def evaluate(
     folder, overwrite = None if options.out is None else Path(options.out), options.overwrite
     if folder is not None:
         _check_folder(folder, overwrite=overwrite)
-    if not isinstance(model, SavedModel):
-        on_progress(activity("loading the model"))
-        model = load_model(model)
-    on_progress(activity("opening the dataset"))
+    model, original = _open_both(model, dataset, options)
     regression = model.facts.task is Task.REGRESSION
-    if regression and options.task is None:
-        options = replace(options, task="regression")
-    original = opened(dataset, options)
     name = _choose_split(original, options.split)
     evaluator = (_ValueEvaluator if regression else _Evaluator)(model, original, options)
     with contextlib.ExitStack() as stack:
@@ -302,8 +297,28 @@ def evaluate(
     return report
 
 
+def _open_both(
+    model: SavedModel | PathLike, dataset: PathLike | Dataset, options: EvaluateOptions
+) -> tuple[SavedModel, Dataset]:
+    """Load the model and open the dataset: the first that says what the other is about."""
+    opening = activity("opening the dataset")
+    if not isinstance(model, SavedModel) and is_own_file(model):
+        options.on_progress(opening)
+        original = opened(dataset, options)
+        options.on_progress(activity("loading the model"))
+        return load_any_model(model, options, original), original
+    options.check_unused()
+    if not isinstance(model, SavedModel):
+        options.on_progress(activity("loading the model"))
+        model = load_model(model)
+    options.on_progress(opening)
+    if model.facts.task is Task.REGRESSION and options.task is None:
+        options = replace(options, task="regression")
+    return model, opened(dataset, options)
+
+
 def _choose_split(dataset: Dataset, split: str | None) -> str:
-    names = [*dataset.splits]
+    names = [name for name in dataset.splits if name not in dataset.unlabeled_splits]
     found = split or next((name for name in _USUAL if name in names), None)
     if found is None and len(names) > 1:
         raise UsageError(

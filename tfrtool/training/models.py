@@ -119,7 +119,7 @@ def build_classifier(
         if head == "sigmoid":
             core = keras.Model(inner.inputs, finish(inner.outputs[0]), name=CORE)
     else:
-        if is_saved(model):
+        if is_saved(model) and own is None:
             own = load_own(as_local_path(model))
         inner = _call_own(own or find_function(model, "--model", _OWN), model, shape, classes)
         compiled = take_compile_arguments(inner)

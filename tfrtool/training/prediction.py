@@ -2,18 +2,23 @@
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfrtool.declare import takes
 from tfrtool.engines.pool import cores
-from tfrtool.errors import SourceError, os_reason
+from tfrtool.errors import DatasetError, ShardError, SourceError, os_reason
 from tfrtool.loading.labels import Task
+from tfrtool.records.compression import starts_record
+from tfrtool.records.count import count_shard
 from tfrtool.records.shard_sets import natural_order
+from tfrtool.records.shards import find_shards
 from tfrtool.sources.folders.listing import (
     is_image_name,
     is_pattern,
@@ -26,21 +31,38 @@ from tfrtool.sources.items import Item
 from tfrtool.storage.arguments import Paths, as_text
 from tfrtool.storage.extras import KERAS_MODELS, require_tensorflow
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
-from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.opening import open_regular, read_bounded
 from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import is_url
 from tfrtool.training.evaluate_options import PredictOptions
+from tfrtool.training.record_images import RecordImage, read_record_images
 
 if TYPE_CHECKING:
     from tfrtool.loading.options import PathLike
     from tfrtool.training.saved_model import SavedModel
 
 
+_HEAD = 4096
+
+
 class ImageFile(NamedTuple):
-    """A file that should be an image, and why it can't be read, if that is known already."""
+    """A file that should be an image, and why it can't be read, if that is known already.
+
+    A shard has an image in each record.
+    """
 
     path: str
     problem: str | None = None
+    is_shard: bool = False
+
+
+class _ImageToClassify(NamedTuple):
+    """An image to classify; ``read`` returns its pixels in a shape, or the problem."""
+
+    path: str
+    read: Callable[[tuple[int, int, int]], Any]
+    record: int | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +70,14 @@ class Prediction:
     """Classes predicted for an image.
 
     Attributes:
-        path: path of the image.
+        path: path of the image, or of its shard.
         classes: probability by class name, highest first, as many as requested. Empty if the image
             can't be read.
         problem: why the image can't be read, or None.
         value: the number that a model for regression predicts, or several by name; otherwise None.
         task: what the model predicts.
+        record: number of the image's record in its shard, from 0; otherwise None.
+        name: name of the image in its record, or None.
     """
 
     path: str
@@ -61,6 +85,8 @@ class Prediction:
     problem: str | None = None
     value: float | Mapping[str, float] | None = None
     task: Task = Task.SINGLE
+    record: int | None = None
+    name: str | None = None
 
     @property
     def label(self) -> str | None:
@@ -74,12 +100,15 @@ class Prediction:
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``predict --json`` prints."""
+        path: dict[str, Any] = {"path": self.path}
+        if self.record is not None:
+            path |= {"record": self.record, "name": self.name}
         if self.task is Task.REGRESSION:
-            return {"path": self.path, "value": self.value, "error": self.problem}
+            return {**path, "value": self.value, "error": self.problem}
         classes = {name: round(value, 6) for name, value in self.classes.items()}
         probability = next(iter(classes.values()), None)
         found = {"label": self.label, "probability": probability, "classes": classes}
-        return {"path": self.path, **found, "error": self.problem}
+        return {**path, **found, "error": self.problem}
 
 
 @takes(PredictOptions)
@@ -97,7 +126,8 @@ def predict(
 
     Args:
         model: result of `load_model`, path of a model file, or directory of a run.
-        images: files, directories, glob patterns or URLs of these, one or several.
+        images: files, directories, glob patterns or URLs of these, one or several; also shards,
+            whose records need no labels.
 
     Yields:
         A prediction for each image, in order. It has a ``problem`` if the image can't be read.
@@ -107,9 +137,14 @@ def predict(
         WeightsError: the model can't be loaded.
     """
     require_tensorflow(KERAS_MODELS)
-    from tfrtool.training.saved_model import SavedModel, load_model
+    from tfrtool.training.own_model_file import load_any_model
+    from tfrtool.training.saved_model import SavedModel
 
-    saved = model if isinstance(model, SavedModel) else load_model(model)
+    if isinstance(model, SavedModel):
+        options.check_unused()
+        saved = model
+    else:
+        saved = load_any_model(model, options)
     return predict_files(saved, find_images(images), options)
 
 
@@ -120,44 +155,60 @@ def predict_files(
     import numpy as np
 
     names, run, done = saved.facts.class_names, saved.graph(), 0
-    made = partial(Prediction, task=saved.facts.task)
+    total = sum(count_shard(Path(one.path))[0] if one.is_shard else 1 for one in files)
     for batch in _decoded(files, saved.facts.shape, options.batch_size):
         pixels = [found for _, found in batch if not isinstance(found, str)]
         rows = iter(run(np.stack(pixels)).numpy() if pixels else ())
-        for path, found in batch:
+        for image, found in batch:
             done += 1
-            options.on_progress(
-                Progress(what="predict", done=done, total=len(files), unit="images")
+            options.on_progress(Progress(what="predict", done=done, total=total, unit="images"))
+            made = partial(
+                Prediction,
+                path=image.path,
+                task=saved.facts.task,
+                record=image.record,
+                name=image.name,
             )
             if isinstance(found, str):
-                yield made(path=path, problem=found)
+                yield made(problem=found)
                 continue
             row = next(rows)
             if not names:
-                yield made(path=path, value=saved.facts.named_values(row))
+                yield made(value=saved.facts.named_values(row))
                 continue
             order = np.argsort(-row, kind="stable")[: options.top]
-            classes = {names[number]: float(row[number]) for number in order}
-            yield made(path=path, classes=classes)
+            yield made(classes={names[number]: float(row[number]) for number in order})
 
 
 def _decoded(
-    images: Sequence[ImageFile], shape: tuple[int, int, int], batch_size: int
-) -> Iterator[list[tuple[str, Any]]]:
-    """Yield batches of paths with pixels or a problem; the next batch is decoded meanwhile."""
+    files: Sequence[ImageFile], shape: tuple[int, int, int], batch_size: int
+) -> Iterator[list[tuple[_ImageToClassify, Any]]]:
+    """Yield batches of images with pixels or a problem; the next batch is decoded meanwhile."""
     from tfrtool.images.decoder import quiet_pillow
 
-    pool = ThreadPoolExecutor(cores())
-    started: deque[Iterator[tuple[str, Any]]] = deque()
+    pool, images = ThreadPoolExecutor(cores()), _images_of(files)
+    started: deque[Iterator[tuple[_ImageToClassify, Any]]] = deque()
     with quiet_pillow():
         try:
-            for start in range(0, len(images) + batch_size, batch_size):
-                batch = images[start : start + batch_size]
-                started.append(pool.map(lambda image: (image.path, _read(image, shape)), batch))
+            while batch := list(islice(images, batch_size)):
+                started.append(pool.map(lambda image: (image, image.read(shape)), batch))
                 if len(started) == 2:
                     yield list(started.popleft())
+            yield from map(list, started)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _images_of(files: Sequence[ImageFile]) -> Iterator[_ImageToClassify]:
+    """Yield the image of each file and of each record of a shard."""
+    for file in files:
+        if not file.is_shard:
+            yield _ImageToClassify(file.path, partial(_read, file))
+            continue
+        for found in read_record_images(file.path):
+            yield _ImageToClassify(
+                file.path, partial(_read_record, found), found.record, found.name
+            )
 
 
 def _read(image: ImageFile, shape: tuple[int, int, int]) -> Any:
@@ -167,7 +218,6 @@ def _read(image: ImageFile, shape: tuple[int, int, int]) -> Any:
 
     from tfrtool.images.audit import audit_image, render_image
     from tfrtool.images.recipe import Encode, ImageRecipe
-    from tfrtool.loading.decoding import as_channels, rounded
 
     if image.problem is not None:
         return image.problem
@@ -185,11 +235,35 @@ def _read(image: ImageFile, shape: tuple[int, int, int]) -> Any:
             drawn = render_image(data, ImageRecipe(encode=Encode.RAW))
             pixels = np.frombuffer(drawn.data, np.uint8).reshape(drawn.height, drawn.width, 3)
     except tf.errors.OpError as error:
-        # Without the name of TensorFlow's operation.
-        reason = " ".join(str(error.message).rpartition("} ")[2].split())[:200]
-        return f"can't be decoded: {reason}"
+        return _undecoded(error)
     except SourceError as error:
         return f"can't be decoded: {error.found}"
+    return _resized(pixels, shape)
+
+
+def _read_record(image: RecordImage, shape: tuple[int, int, int]) -> Any:
+    """Return uint8 pixels of a shape, as the loader decodes them, or the problem."""
+    import tensorflow as tf
+
+    if image.decode is None:
+        return image.problem
+    try:
+        return _resized(image.decode(), shape)
+    except (tf.errors.OpError, ValueError) as error:
+        return _undecoded(error)
+
+
+def _undecoded(error: Exception) -> str:
+    """Return why TensorFlow can't decode an image, without the name of its operation."""
+    reason = " ".join(str(getattr(error, "message", error)).rpartition("} ")[2].split())[:200]
+    return f"can't be decoded: {reason}"
+
+
+def _resized(pixels: Any, shape: tuple[int, int, int]) -> Any:
+    import tensorflow as tf
+
+    from tfrtool.loading.decoding import as_channels, rounded
+
     return as_channels(rounded(tf.image.resize(pixels, shape[:2])), shape[2]).numpy()
 
 
@@ -221,7 +295,7 @@ def _expand(argument: str) -> list[ImageFile]:
             named = os.path.lexists(argument) or not is_pattern(argument)
             listing = None if named else list_matches(argument)
         if listing is None:
-            return [ImageFile(shown)]
+            return [ImageFile(shown, is_shard=_is_shard(argument))]
         images = []
         for entry in listing.entries:
             is_image, problem = is_image_name(entry.key), entry.problem
@@ -235,4 +309,22 @@ def _expand(argument: str) -> list[ImageFile]:
     except SourceError as error:
         return [ImageFile(shown if is_url(argument) else error.path or shown, error.what)]
     images.sort(key=lambda image: natural_order(image.path))
-    return images or [ImageFile(shown, "no images found")]
+    return images or _find_shards(argument) or [ImageFile(shown, "no images found")]
+
+
+def _find_shards(argument: str) -> list[ImageFile]:
+    """Return the shards that a local directory or pattern without images stands for."""
+    if is_url(argument):
+        return []
+    with suppress(ShardError, DatasetError):
+        return [ImageFile(str(path), is_shard=True) for path in find_shards(argument)]
+    return []
+
+
+def _is_shard(argument: str) -> bool:
+    """Return whether a local file that isn't named like an image starts with a record."""
+    if is_url(argument) or is_image_name(argument):
+        return False
+    with suppress(OSError), open_regular(argument, buffering=0) as file:
+        return starts_record(file.read(_HEAD))
+    return False

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import warnings
 import zipfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -20,6 +21,7 @@ from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular
 from tfrtool.training.keras_backend import check_backend
+from tfrtool.training.train_options import HDF5, HDF5_HINT
 
 CORE = "core"
 """Name of the layer of a whole model that takes rescaled images."""
@@ -101,19 +103,24 @@ class SavedModel:
         )
 
 
-def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> None:
-    """Save a model from pixels to probabilities, and its facts, in one ``.keras`` file.
-
-    It consists of Keras' own layers only, so that Keras alone loads it, in safe mode.
-    """
-    pixels = keras.Input(facts.shape, name="pixels")
+def model_of_pixels(core: Any, rescale: Rescale, shape: tuple[int, int, int]) -> Any:
+    """Return a model that scales pixels from 0 to 255 before a model of scaled images."""
+    pixels = keras.Input(shape, name="pixels")
     ordered = keras.ops.flip(pixels, axis=-1) if rescale.bgr else pixels
     scale, offset = (
         list(value) if isinstance(value, tuple) else value
         for value in (rescale.scale, rescale.offset)
     )
     rescaled = keras.layers.Rescaling(scale, offset, name="rescaling")(ordered)
-    keras.Model(pixels, core(rescaled), name="classifier").save(path)
+    return keras.Model(pixels, core(rescaled), name="classifier")
+
+
+def save_model(path: Path, core: Any, rescale: Rescale, facts: ModelFacts) -> None:
+    """Save a model from pixels to probabilities, and its facts, in one ``.keras`` file.
+
+    It consists of Keras' own layers only, so that Keras alone loads it, in safe mode.
+    """
+    model_of_pixels(core, rescale, facts.shape).save(path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(_MEMBER, msgspec.json.encode(_Member(**asdict(facts))))
 
@@ -133,6 +140,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     path = as_local_path(path)
     if path.is_dir():
         path = path / MODEL_FILE
+    _check_format(path)
     facts = _read_facts(path)
     try:
         whole = keras.models.load_model(path, compile=False, safe_mode=True)
@@ -161,11 +169,28 @@ def load_own(path: Path) -> Any:
             hint="use it with --weights FILE and the --model that it was trained with",
         )
     try:
-        model = keras.models.load_model(path, safe_mode=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the state of its optimizer isn't needed
+            model = keras.models.load_model(path, safe_mode=True)
     except Exception as error:  # Keras and HDF5 raise anything on a damaged file
         raise WeightsError(f"the model can't be loaded: {reason_of(error)}", path=path) from error
     check_finite(model, path)
     return model
+
+
+def is_own_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a model's file was not saved by tfrtool; `WeightsError` if it is unusable."""
+    path = as_local_path(path)
+    if path.is_dir():
+        return False
+    _check_format(path)
+    return _read_member(path, "a .keras file") is None
+
+
+def _check_format(path: Path) -> None:
+    if path.suffix.lower() in HDF5:
+        what = "models in HDF5 files are not supported"
+        raise WeightsError(what, path=path, expected="a .keras file", hint=HDF5_HINT)
 
 
 def check_finite(model: Any, path: Path) -> None:

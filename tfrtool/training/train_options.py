@@ -35,6 +35,9 @@ IMAGENET, NO_WEIGHTS = "imagenet", "none"
 PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
 """Models that can be sent to other processes."""
 
+HDF5 = (".h5", ".hdf5")
+HDF5_HINT = "load it with keras.models.load_model, and save it as a .keras file"
+
 _Kind = TypeVar("_Kind")
 
 _SIZES = {
@@ -117,6 +120,7 @@ def canonical_name(text: str) -> str:
             f"invalid --model {text!r}",
             expected="mobilenet_v2, cnn, a name of keras.applications, MODULE:FUNCTION or a .keras "
             "file",
+            hint=HDF5_HINT if text.lower().endswith(HDF5) else None,
         )
     return MOBILENET_V2 if key == "mobilenetv2" else key
 
@@ -202,7 +206,7 @@ class TrainOptions(OpenOptions):
     validation: str | float | None = _dataset(
         None,
         "Split to validate on, or fraction of the training split to hold out.  [default: the split "
-        "validation, if any]",
+        "validation, valid or val, if any]",
         metavar="NAME|FRACTION",
         parse=_name_or_fraction,
     )

@@ -31,6 +31,8 @@ from tfrtool.storage.progress import OnProgress, activity
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
 
 _VALIDATION = "validation"
+_VALIDATIONS = (_VALIDATION, "valid", "val")
+"""Names of the split that is validated on by default, the first that exists."""
 
 _SAMPLED = 16
 """Images of the first shards, whose sides decide the size of the cnn's input."""
@@ -131,9 +133,10 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
     if isinstance(options.validation, str):
         return options.validation
+    if options.validation is not None:
+        return None
     usable = dataset.splits.keys() - {options.split, *dataset.unlabeled_splits}
-    default = _VALIDATION in usable
-    return _VALIDATION if options.validation is None and default else None
+    return next((name for name in _VALIDATIONS if name in usable), None)
 
 
 def _choose_image_size(options: TrainOptions, dataset: Dataset) -> ImageSize:

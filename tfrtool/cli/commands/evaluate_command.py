@@ -31,8 +31,8 @@ _MATRIX, _CLASSES, _PAIRS, _WORST = 12, 50, 10, 10
 def evaluate_command(model: str, dataset: str, *, as_json: bool, **words: Any) -> Outcome:
     """Evaluate a model on a dataset and show its worst mistakes.
 
-    MODEL is a model.keras file, or the directory that tfrtool train --out wrote. DATASET is a
-    directory of shards with classes that the model knows.
+    MODEL is a model.keras file, the directory that tfrtool train --out wrote, or a .keras file of
+    your own. DATASET is a directory of shards with classes that the model knows.
 
     Exit code 3 means that damaged records were skipped.
     """

@@ -16,13 +16,14 @@ from tfrtool.storage.progress import activity, no_progress
 from tfrtool.training.evaluate_options import PredictOptions
 from tfrtool.training.keras_backend import check_backend
 
-_WIDEST_PATH, _WIDEST_LABEL = 60, 30
+_WIDEST_PATH, _WIDEST_LABEL, _WIDEST_NAME = 60, 30, 20
 """Columns; a longer text shifts only the rest of its own line."""
 
 
 @command(
     "tfrtool predict run photo.jpg",
     "tfrtool predict run/model.keras photos 'more/**/*.jpg' --top 3",
+    "tfrtool predict run 'shards/test*.tfrec'",
     options=PredictOptions,
 )
 @click.argument("model", type=LOCAL_INPUT)
@@ -30,8 +31,9 @@ _WIDEST_PATH, _WIDEST_LABEL = 60, 30
 def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words: Any) -> Outcome:
     """Classify images with a model saved by tfrtool train.
 
-    MODEL is a model.keras file, or the directory that tfrtool train --out wrote. IMAGES are files,
-    directories, quoted globs and URLs. Prints each image with its class and probability.
+    MODEL is a model.keras file, the directory that tfrtool train --out wrote, or a .keras file of
+    your own with --labels. IMAGES are files, directories, quoted globs and URLs, or shards. Prints
+    each image with its class and probability.
 
     Exit code 3 means that some images can't be read, and 1 that none can.
     """
@@ -42,26 +44,31 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
     with Bars() as bars:
         with bars.loading_tensorflow():
             from tfrtool.loading.tensors import start_devices
+            from tfrtool.training.own_model_file import load_any_model
             from tfrtool.training.prediction import predict_files
-            from tfrtool.training.saved_model import load_model
 
             start_devices()
         bars(activity("loading the model"))
-        saved = load_model(model)
+        saved = load_any_model(model, PredictOptions(**words))
     # All paths and class names are known before the first prediction.
-    path = _width((file.path for file in files), _WIDEST_PATH)
+    paths = (f"{file.path} #9999" if file.is_shard else file.path for file in files)
+    path = _width(paths, _WIDEST_PATH)
     label = _width(saved.facts.class_names, _WIDEST_LABEL)
-    unreadable = 0
+    readable = unreadable = 0
     # On a terminal, the lines themselves show the progress.
     with nullcontext(no_progress) if sys.stdout.isatty() else Bars() as progress:
         for found in predict_files(saved, files, PredictOptions(**words, on_progress=progress)):
+            location = found.path if found.record is None else f"{found.path} #{found.record}"
+            readable += found.problem is None
             if found.problem is not None:
                 unreadable += 1
-                warn(f"{printable(found.path)}: {printable(found.problem)}")
+                warn(f"{printable(location)}: {printable(found.problem)}")
             if as_json:
                 emit(found.to_json())
             elif found.problem is None:
-                cells = [f"{printable(found.path):{path}}"]
+                cells = [f"{printable(location):{path}}"]
+                if found.name is not None:
+                    cells.append(f"{printable(found.name):{_WIDEST_NAME}}")
                 if isinstance(found.value, Mapping):
                     cells += [f"{printable(name)} {one:.6g}" for name, one in found.value.items()]
                 elif found.value is not None:
@@ -71,7 +78,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
                 emit("  ".join(cells))
             if stdout_closed():
                 break
-    if unreadable == len(files):
+    if not readable:
         raise SourceError("none of the images can be read")
     return Outcome.DAMAGE if unreadable else Outcome.FINE
 
