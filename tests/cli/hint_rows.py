@@ -166,8 +166,10 @@ write quote.csv new | 1
   > tr -d '"' < quote.csv > fixed.csv
   > tfrtool write fixed.csv new
 write flat new | 1
-  ? or use --label-from filename for names such as cat.0.jpg
+  ? or use --label-from filename for names such as cat.0.jpg, or --split-labels NAME=FILE for lists
   > tfrtool write flat new --label-from filename
+  > for f in $(ls flat); do echo $f ${f%%.*}; done > list.txt
+  > tfrtool write flat newer --split-labels train=list.txt
 write photos new --label-depth 9 | 1
   ? use a lower --label-depth
   > tfrtool write photos new --label-depth 1

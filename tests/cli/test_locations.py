@@ -57,6 +57,7 @@ TEXTS |= {
     "--where",
     "sql",
 }
+TEXTS |= {"--split-labels"}
 TEXTS |= {"--annotations", "--column", "--label-column", "--labels", "--multi-label"}
 TEXTS |= {"--delimiter", "--sample", "--decode-function", "--cycle-length", "--block-length"}
 TEXTS |= {

@@ -101,7 +101,8 @@ def _open(
     if is_url(argument):
         argument = str(remote_path(argument))  # without what is secret in it
     columns = options.path_column or options.label_columns
-    if not (tfds or root or depth or columns) and label_from is LabelFrom.FOLDER:
+    is_tree = bool(options.split_labels) or depth is not None
+    if not (tfds or root or is_tree or columns) and label_from is LabelFrom.FOLDER:
         from tfrtool.sources.packed.open_packed import read_packed
 
         if (packed := read_packed(argument, scratch, options)) is not None:
@@ -112,6 +113,8 @@ def _open(
     if listing is None and label_from is not LabelFrom.FOLDER:
         what = "--label-from filename doesn't apply: the source has its own labels"
         raise UsageError(what, path=argument)
+    if options.split_labels and listing is None:
+        raise UsageError("--split-labels requires folders of images", path=argument)
     if listing is None and not tfds:
         from tfrtool.sources.annotations.label_studio_choices import read_choices
         from tfrtool.sources.tables.tables import read_table
@@ -119,7 +122,7 @@ def _open(
         table = as_path(argument)
         choices = None if options.path_column else read_choices(table, root, scratch, options)
         return choices or read_table(table, root, scratch, options)
-    if tables and label_from is LabelFrom.FOLDER and listing is not None and depth is None:
+    if tables and label_from is LabelFrom.FOLDER and listing is not None and not is_tree:
         return _read_with_tables(listing, tables, argument, scratch, root, options)
     if options.columns:
         raise UsageError("--column requires a table", path=argument)
@@ -132,7 +135,7 @@ def _open(
         from tfrtool.sources.tfds import read_tfds
 
         return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
-    return arrange(listing, label_from, argument, scratch, depth)
+    return arrange(listing, label_from, argument, scratch, depth, options.split_labels)
 
 
 def metadata_tables(folder: Path) -> dict[str, Path]:

@@ -22,6 +22,7 @@ class SourceOptions:
     label_column: str | None = None  # of a table
     label_columns: tuple[str, ...] = ()  # of a table: 0 or 1 for each label
     label_depth: int | None = None  # of the folders that are classes, from 1
+    split_labels: tuple[str, ...] = ()  # "SPLIT=FILE": lists of labels of images in folders
     group_by: str | None = None  # a column, or a regular expression for keys
     class_map: tuple[str, ...] = ()  # "OLD=NEW", or files of such pairs
     only_classes: tuple[str, ...] = ()  # new names
@@ -40,12 +41,13 @@ class SourceOptions:
                 if kind not in KINDS or not path:
                     expected = f"KIND:PATH with KIND {KIND_NAMES}"
                     raise UsageError(f"invalid --annotations {argument!r}", expected=expected)
-            others = (self.columns, self.multi_label, self.label_depth)
+            others = (self.columns, self.multi_label, self.label_depth, self.split_labels)
             columns = (self.path_column, self.label_column, self.label_columns)
             if self.labels == "keep" or any((*others, *columns)):
                 raise UsageError(
                     "--annotations cannot be used with --column, --multi-label, --path-column, "
-                    "--label-column, --label-columns, --label-depth or --labels keep"
+                    "--label-column, --label-columns, --label-depth, --split-labels or "
+                    "--labels keep"
                 )
         else:
             for name, usual in (("masks", Masks.POLYGONS), ("min_box", 0), ("skip_empty", False)):

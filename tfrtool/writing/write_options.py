@@ -85,6 +85,14 @@ class WriteOptions(CompressionOptions):
         repeat=True,
         parse=parse_names,
     )
+    split_labels: Sequence[str] = option(
+        (),
+        "File with the images of split NAME and their labels, for images that are not in class "
+        "folders. Repeat for each split.  [default: detected]",
+        metavar="NAME=FILE",
+        group="Labels and features",
+        repeat=True,
+    )
     multi_label: str | None = option(
         None,
         "Read several labels per image, separated by SEPARATOR, such as ';'.",
@@ -245,6 +253,7 @@ class WriteOptions(CompressionOptions):
             label_column=self.label_column,
             label_columns=tuple(self.label_columns),
             label_depth=self.label_depth,
+            split_labels=tuple(map(str, self.split_labels)),
             group_by=self.group_by,
             class_map=tuple(self.class_map),
             only_classes=tuple(self.only_classes),

@@ -7,12 +7,14 @@ import enum
 import os.path
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import SourceError, UsageError, printable
-from tfrtool.records.split_names import FOLDER_SPLITS
+from tfrtool.errors import SourceError, UsageError, printable, some_of
+from tfrtool.records.split_names import UNLABELED_SPLITS
 from tfrtool.sources.folders.annotated import (
     METADATA_TABLES,
     annotations_at,
@@ -28,17 +30,22 @@ from tfrtool.sources.folders.folder_layout import (
     FolderLayout,
     FolderMeaning,
 )
+from tfrtool.sources.folders.label_lists import LabelList, read_label_lists, split_of_list
 from tfrtool.sources.folders.listing import (
     Entry,
     Listing,
     is_image_name,
     size_problem,
+    splits_in_order,
 )
 from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.items import Item, ItemTable, LeftOut, Source, label_problem
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
+
+_SHOWN, _MOST_TRIED = 5, 1000
+"""Names in a message, and images that are looked up to see whether a list is theirs."""
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
 _NO_LABEL_IN_NAME = "no label in the file name before a dot, hyphen or underscore"
@@ -62,6 +69,7 @@ def arrange(
     where: str,
     scratch: Path | None = None,
     depth: int | None = None,
+    split_labels: Sequence[str] = (),
 ) -> Source:
     """Assign a label and a split to each image of a tree.
 
@@ -76,10 +84,12 @@ def arrange(
         where: path of the tree, for errors.
         scratch: folder for the data of many files.
         depth: which folders of a path are the classes, from 1; None finds out.
+        split_labels: lists of the labels of splits, as ``NAME=FILE``. Those of ImageNet and others
+            are found in the tree, for splits without class folders.
 
     Raises:
-        SourceError: no image has a label, or the folders aren't classes.
-        UsageError: the depth is above the class folders.
+        SourceError: no image has a label, or the folders aren't classes; or a list can't be read.
+        UsageError: the depth is above the class folders, or there is no split for a list.
     """
     tree = _Tree(listing.entries, scratch)
     is_named = label_from is LabelFrom.FILENAME
@@ -88,61 +98,146 @@ def arrange(
         what = f"--label-depth must be at least {least}, got {depth}: the splits "
         what += f"{', '.join(sorted(layout.splits))} are above the class folders"
         raise UsageError(what, path=where)
-    classes: dict[str | None, set[str]] = {}
-    counts = Counter[str]()  # of images without labels, by split
+    labels = _ImageLabels(layout, tree, where, split_labels, is_named=is_named)
     items = ItemTable(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
-    meanings = dict[str, FolderMeaning]()  # by folders
     for key, size, locator, problem in tree.files():
         if problem is None and not is_image_name(key):
+            if key in labels.list_keys:
+                continue
             if unread := why_unread(key, listing.reader):
                 rejected.add(LeftOut(key=key, reason=unread))
             else:
                 ignored.add(LeftOut(key=key, reason="no image file extension"))
             continue
-        folder = key.rpartition("/")[0]
-        if (meaning := meanings.get(folder)) is None:
-            meanings[folder] = meaning = layout.meaning(folder)
-        split, label, _, reason = meaning
-        if is_named and (split is not None or not layout.splits):
-            label, reason = _label_in_name(key), _NO_LABEL_IN_NAME
-        if label is not None and label not in classes.get(split, ()):
-            _check_label(label, key, where)
-        if split in layout.unlabeled:
-            label = ""
-            counts[split] += problem is None
+        split, label, reason = labels.find(key)
         problem = problem or size_problem(size)
         if label is None or problem:
             rejected.add(LeftOut(key=key, reason=problem or reason))
             continue
         items.add(Item(key, label, size, locator, split))
-        classes.setdefault(split, set()).add(label)
-    labels = set[str]().union(*classes.values()) - {""}
+        labels.add(split, label)
     check_masks(tree.folders, where)
-    labelled = {split: names for split, names in classes.items() if split not in counts}
-    unclassed = None if is_named else _without_class(items, labelled, tree, where)
+    unclassed = None if is_named else _without_class(items, labels.folder_classes(), tree, where)
     if unclassed:
         rejected = CappedList[LeftOut]()
         rejected.add(LeftOut(key=unclassed, reason="not in a class folder"))
     if unclassed or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
-    notices = [
-        f"split {split} has no class folders; its images get no label (-1): {count:,}"
-        for split, count in sorted(counts.items())
-    ]
+    notices = [*labels.notices()]
     if not is_named and depth is None:
-        notices += _nested_notices(tree.folders, layout, labels, where)
+        notices += _nested_notices(tree.folders, layout, labels.names, where)
     return Source(
         items=items,
-        labels=tuple(sorted(labels)),
+        labels=tuple(sorted(labels.names)),
         reader=listing.reader,
         notices=tuple(notices),
-        splits=tuple(name for name in FOLDER_SPLITS if name in classes),
+        splits=splits_in_order(labels.splits),
         rejected=tuple(rejected.entries),
         ignored=tuple(ignored.entries),
         more_rejected=rejected.more,
         more_ignored=ignored.more,
     )
+
+
+class _ImageLabels:
+    """Finds the split and the label of each image, and knows which labels there are.
+
+    Attributes:
+        list_keys: the files of the tree whose labels are used.
+    """
+
+    def __init__(
+        self,
+        layout: FolderLayout,
+        tree: "_Tree",
+        where: str,
+        split_labels: Sequence[str],
+        *,
+        is_named: bool,
+    ) -> None:
+        self._layout, self._where, self._is_named = layout, where, is_named
+        self._meanings = dict[str, FolderMeaning]()  # by folders
+        self._classes = dict[str | None, set[str]]()  # by split
+        self._counts = Counter[str]()  # of images without labels, by split
+        self._lists, self.list_keys = read_label_lists(split_labels), set[str]()
+        for split in self._lists:
+            if layout.splits and split not in layout.splits:
+                expected = some_of(sorted(layout.splits), _SHOWN)
+                what = f"no split {printable(split)!r} for --split-labels"
+                raise UsageError(what, path=where, expected=expected)
+        for split, key in tree.lists.items() if Path(where).is_dir() else ():
+            if split in layout.classless and split not in self._lists:
+                with suppress(SourceError):  # it is another file of this name
+                    labels = LabelList(Path(where) / key)
+                    images = (one for one in tree.images() if self._meaning(one).split == split)
+                    if any(labels.label(one) is not None for one in islice(images, _MOST_TRIED)):
+                        self._lists[split] = labels
+                        self.list_keys.add(key)
+        self._unlabeled = layout.unlabeled
+        if self._lists:
+            self._unlabeled = layout.classless.intersection(UNLABELED_SPLITS) - {*self._lists}
+
+    def find(self, key: str) -> tuple[str | None, str | None, str]:
+        """Return the split and the label of an image, or why it has none."""
+        split, label, _, reason = self._meaning(key)
+        if self._lists and (split in self._lists or not self._layout.splits):
+            lists = self._lists if split is None else {split: self._lists[split]}
+            for name, labels in lists.items():
+                if (label := labels.label(key)) is not None:
+                    split = name
+                    break
+            reason = f"not in {some_of([one.name for one in lists.values()], _SHOWN)}"
+        elif self._is_named and (split is not None or not self._layout.splits):
+            label, reason = _label_in_name(key), _NO_LABEL_IN_NAME
+        elif split in self._unlabeled:
+            label = ""
+        if label and label not in self._classes.get(split, ()):
+            _check_label(label, key, self._where)
+        return split, label, reason
+
+    def add(self, split: str | None, label: str) -> None:
+        """Note that an image with this label is written."""
+        self._classes.setdefault(split, set()).add(label)
+        if not label and split is not None:
+            self._counts[split] += 1
+
+    @property
+    def names(self) -> set[str]:
+        """The labels that images have."""
+        return set[str]().union(*self._classes.values()) - {""}
+
+    @property
+    def splits(self) -> set[str]:
+        """The splits that images are in."""
+        return {split for split in self._classes if split is not None}
+
+    def folder_classes(self) -> dict[str | None, set[str]]:
+        """Return the labels that are names of folders, by split."""
+        listed = {*self._counts, *self._lists}
+        return {split: names for split, names in self._classes.items() if split not in listed}
+
+    def notices(self) -> Iterator[str]:
+        """Yield what to know of images without labels, and of lists."""
+        for split, labels in sorted(self._lists.items()):
+            yield f"labels of split {split} are read from {printable(labels.name)}"
+            if labels.unused:
+                yield f"rows of {printable(labels.name)} without an image: {labels.unused:,}"
+            classes = set[str]().union(*self.folder_classes().values())
+            if classes and not labels.labels & classes:
+                shown = some_of([repr(printable(one)) for one in sorted(labels.labels)], _SHOWN)
+                yield f"no class folder is named like a label of {printable(labels.name)}: {shown}"
+        for split in sorted(self._layout.classless - self._unlabeled - {*self._lists}):
+            what = f"split {split} has no class folders; use --split-labels {split}=FILE for a list"
+            yield f"{what} of its labels"
+        for split, count in sorted(self._counts.items()):
+            yield f"split {split} has no class folders; its images get no label (-1): {count:,}"
+
+    def _meaning(self, key: str) -> FolderMeaning:
+        folder = key.rpartition("/")[0]
+        if (meaning := self._meanings.get(folder)) is None:
+            self._meanings[folder] = meaning = self._layout.meaning(folder)
+        return meaning
 
 
 def _check_label(label: str, key: str, where: str) -> None:
@@ -196,6 +291,7 @@ class _Tree:
         self.folders: set[str] = set()  # that images are in
         self.others: set[str] = set()  # that files without the name of an image are in
         self.table = ""  # of images, such as Roboflow's
+        self.lists = dict[str, str]()  # that may have the labels of splits
         self._rows = SortedRows[Entry](scratch)
         for entry in entries:
             self._rows.add(entry)
@@ -204,8 +300,14 @@ class _Tree:
                 self.folders.add(folder)
             elif entry.problem is None:
                 self.others.add(folder)
+                if (split := split_of_list(entry.key)) is not None:
+                    self.lists[split] = min(self.lists.get(split, entry.key), entry.key)
                 if entry.key.rpartition("/")[2] in METADATA_TABLES:
                     self.table = min(self.table or entry.key, entry.key)
+
+    def images(self) -> Iterator[str]:
+        """Yield the keys of images."""
+        return (key for key, *_ in self.files() if is_image_name(key))
 
     def files(self) -> Iterator[tuple[Any, ...]]:
         """Yield the fields of the files; of several with the same key the last one."""
@@ -254,7 +356,7 @@ def _nothing(
     check_classes(folders, tree.others, where)
     hint = (
         "move them into one folder per class; or use --label-from filename for names such as "
-        "cat.0.jpg"
+        "cat.0.jpg, or --split-labels NAME=FILE for lists"
     )
     if tree.table and not Path(where).is_dir():
         hint = f"unpack it, and pass the folder: {printable(tree.table)} has the labels"

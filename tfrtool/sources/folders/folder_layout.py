@@ -37,7 +37,8 @@ class FolderLayout:
 
     Attributes:
         splits: names of the splits.
-        unlabeled: names of the splits that have no class folders, although others have.
+        classless: names of the splits that have no class folders.
+        unlabeled: those of them whose images may lack labels, if others have class folders.
     """
 
     def __init__(self, folders: Collection[str], *, is_named: bool, depth: int | None) -> None:
@@ -61,12 +62,10 @@ class FolderLayout:
         self._are_below = any(
             end < len(folder.split("/")) for folder, (_, _, end) in self._spans.items()
         )
-        self.unlabeled = frozenset[str]()
-        if self.splits and not is_named:
-            meanings = map(self.meaning, folders)
-            labelled = {one.split for one in meanings if self._is_class(one.label)}
-            if labelled - {None}:
-                self.unlabeled = self.splits.intersection(UNLABELED_SPLITS) - labelled
+        meanings = map(self.meaning, folders if self.splits and not is_named else ())
+        labelled = {one.split for one in meanings if self._is_class(one.label)}
+        self.classless = frozenset() if is_named else self.splits - labelled
+        self.unlabeled = self.classless.intersection(UNLABELED_SPLITS if labelled - {None} else ())
 
     def meaning(self, folder: str) -> FolderMeaning:
         """Return what a folder says of the images that are directly in it."""

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
-from tfrtool.records.split_names import SPLIT_ORDER
+from tfrtool.records.split_names import FOLDER_SPLITS
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import open_descriptor
@@ -43,7 +43,7 @@ _Pattern = Sequence[re.Pattern[str] | None]
 def splits_in_order(splits: Iterable[str]) -> tuple[str, ...]:
     """Return splits, each once: the usual ones in their order, and any others by name."""
     found = set(splits)
-    usual = [split for split in SPLIT_ORDER if split in found]
+    usual = [split for split in FOLDER_SPLITS if split in found]
     return (*usual, *sorted(found.difference(usual)))
 
 

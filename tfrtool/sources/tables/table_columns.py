@@ -23,7 +23,7 @@ _IDS = (
 )
 """Columns, as `plain_name` has them, that are of paths where their values name files."""
 
-_LABELS = ("label", "class", "class_name", "category", "target")
+_LABELS = ("label", "class", "class_name", "category", "target", "classid", "class_id")
 _SPLITS = ("split", "subset", "set", "partition")
 
 _PREFIX = re.compile("^(?:boundingbox|bbox|bndbox|box)(?=.)")
