@@ -194,11 +194,7 @@ def new_files_by_name(paths: Sequence[AnyPath], *, replace: bool = True) -> Iter
         yield folder
         moves = [(folder / path.name, path) for path in local_paths]
         for source, _ in moves:
-            descriptor = open_descriptor(source, follow=False)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(source)
         if not replace:
             move_all(moves)
             return
@@ -273,6 +269,15 @@ def private_folder(path: Path) -> None:
         if problem is not None:
             what = f"{problem}, but a private folder is required"
             raise PermissionError(errno.EPERM, what, str(path)) from None
+
+
+def sync_file(path: Path) -> None:
+    """Bring the content of a file to the disk."""
+    descriptor = open_descriptor(path, follow=False)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, BinaryIO
 
 from tfrtool.storage.limits import MAX_METADATA_BYTES
@@ -86,12 +85,12 @@ def open_regular(
 
         return RemoteFile(path if isinstance(path, RemotePath) else remote_path(path))
     name = os.fspath(path)
-    opener = partial(_opened, follow=follow)
-    return open(name, "rb", buffering=buffering, opener=opener)
-
-
-def _opened(name: str, _: int, *, follow: bool) -> int:
-    return open_descriptor(name, follow=follow)
+    return open(
+        name,
+        "rb",
+        buffering=buffering,
+        opener=lambda path, _: open_descriptor(path, follow=follow),
+    )
 
 
 def read_bounded(

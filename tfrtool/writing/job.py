@@ -18,7 +18,6 @@ from tfrtool.records.count import INDEX
 from tfrtool.records.random_access import write_index
 from tfrtool.records.shard_sets import ShardName
 from tfrtool.records.tally import Tally
-from tfrtool.storage.atomic_files import new_file_by_name
 from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.progress import RECORDS, Meter, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
@@ -314,21 +313,20 @@ def _write_file(task: FileTask, staged: Staging, index: bool) -> FinishedFile:
     if source is not None and (etag := staged.copy(source[0], task.name)):
         count_work(task.records, RECORDS)
         return replace(source[1], shard=replace(source[1].shard, path=task.name, etag=etag))
-    with staged.scratch_dir() as folder:
+    errors = os_errors_as(WriteError, staged.target / task.name, "can't be written")
+    with errors, staged.scratch_dir() as folder:
         path = folder / task.name
-        with os_errors_as(WriteError, path, "can't be written"):
-            with new_file_by_name(path) as temporary:
-                written = task.write(temporary)
-            sha256 = None if written.crc32c else file_sha256(path, follow=False)
-            size = path.stat().st_size
-        facts = {"bytes": size, "sha256": sha256}
+        written = task.write(path)
+        sha256 = None if written.crc32c else file_sha256(path, follow=False)
+        facts: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256}
+        index_path = path.with_name(f"{path.name}{INDEX}")
         if index:
-            write_index(path, index_path := path.with_name(f"{path.name}{INDEX}"))
+            write_index(path, index_path)
             facts["index"] = index_path.stat().st_size
-        facts["etag"] = staged.upload(path)
+        facts["etag"] = staged.finish(path)
         if index:
-            staged.upload(index_path)
-        return FinishedFile.of(task.name, task.split, written, **facts)
+            staged.finish(index_path)
+    return FinishedFile.of(task.name, task.split, written, **facts)
 
 
 def _records_read(plan: JobPlan, files: Sequence[FinishedFile]) -> Tally:

@@ -41,12 +41,14 @@ from tfrtool.storage.atomic_files import (
     move,
     new_file,
     private_folder,
+    sync_file,
     sync_folder,
 )
 from tfrtool.storage.commit import CLAIM, PUBLISHING, STAGING, has_uncommitted_write
 from tfrtool.storage.json_files import read_json
 from tfrtool.storage.lock import LOCK, locked
 from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.run_options import Existing, JobSettings
@@ -168,9 +170,9 @@ class Staging(abc.ABC):
         """Copy a file within the store; return the copy's ETag, or None if that can't be done."""
         return None
 
-    def upload(self, path: Path) -> str | None:  # noqa: ARG002
-        """Bring a file to where it will stay; return its ETag, if it has one."""
-        return None
+    @abc.abstractmethod
+    def finish(self, path: Path) -> str | None:
+        """Bring a complete file to where finished ones are; return its ETag, if it has one."""
 
     @abc.abstractmethod
     def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
@@ -235,8 +237,14 @@ class FolderStaging(Staging):
 
     @contextlib.contextmanager
     def scratch_dir(self) -> Iterator[Path]:
-        """Give the staging folder itself."""
-        yield self.folder
+        """Give a folder inside the staging one: a task may run twice if its node was lost."""
+        with ScratchFolder(self.folder, TEMPORARY) as folder:
+            yield Path(folder)
+
+    def finish(self, path: Path) -> None:
+        """Flush a file to disk, and move it into the staging folder."""
+        sync_file(path)
+        move(path, self.folder / path.name)
 
     def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
         """Swap old files and new ones."""

@@ -126,7 +126,7 @@ class StoreStaging(Staging):
             shard_path.store.copy(source.key, shard_path.key)
             return _etag(shard_path)
 
-    def upload(self, path: Path) -> str | None:
+    def finish(self, path: Path) -> str | None:
         """Upload a shard, which is gone here then."""
         shard_path = self.target / path.name
         with os_errors_as(WriteError, shard_path, "can't be uploaded"):

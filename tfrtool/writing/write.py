@@ -1,7 +1,6 @@
 """The verb: a source of images becomes a dataset of shards. Scan, plan, write, publish."""
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,6 @@ from tfrtool.writing.image_task import (
     ShardResult,
 )
 from tfrtool.writing.job import Job, JobPlan
-from tfrtool.writing.job_report import FinishedFile
 from tfrtool.writing.run_options import JobSettings
 from tfrtool.writing.write_options import WriteOptions
 from tfrtool.writing.write_plan import RecordSizes, plan_shards
@@ -113,13 +111,21 @@ def _run(
             name=settings.name,
             skip_bad=checks_first,
         )
-        inputs = [digest, _archive_stamp(argument)]
-        job.begin(JobPlan(tasks=tasks, inputs=inputs, options=options.to_json(settings)))
+        job.begin(
+            JobPlan(
+                tasks=tasks,
+                inputs=[digest, _archive_stamp(argument)],
+                options=options.to_json(settings),
+            )
+        )
         files = job.write(tasks)
         if job.before is not None:
             return complete_report(job.before, job.facts(), resumed=len(files))
         skipped = findings.skipped(source, maker) if findings and checks_first else ImageAccount()
-        results = _results(tasks, files, dry_run=settings.dry_run)
+        if settings.dry_run:
+            results = [*map(ImageShard.expected, tasks)]
+        else:
+            results = [*map(ShardResult.of, files)]
         findings = findings or findings_of(tasks, results, len(source.items), job.scratch)
         if any(file.facts.get(OWN_FRAMING) for file in files):
             source = replace(source, notices=(*source.notices, _WITHOUT_TENSORFLOW))
@@ -129,14 +135,6 @@ def _run(
             report = replace(report, bytes_estimated_from=sizes.tried)
         job.publish(report, metadata_texts(report, source, options.recipe))
     return report
-
-
-def _results(
-    tasks: Sequence[ImageShard], files: Sequence[FinishedFile], *, dry_run: bool
-) -> list[ShardResult]:
-    if dry_run:
-        return [task.expected() for task in tasks]
-    return [ShardResult.of(file) for file in files]
 
 
 def _open(argument: str, options: WriteOptions, scratch: Path) -> tuple[Source, WriteOptions]:
