@@ -215,6 +215,7 @@ def _annotated(
     argument: str, scratch: Path, root: AnyPath | None, options: SourceOptions
 ) -> Source:
     from tfrtool.sources.annotations.annotation_matcher import match_annotations
+    from tfrtool.sources.annotations.coco_labels import read_coco_labels
     from tfrtool.sources.annotations.readers import open_annotations
 
     if argument.startswith(_TFDS) or (listing := _list(argument, scratch)) is None:
@@ -222,6 +223,8 @@ def _annotated(
         raise UsageError(what, path=argument)
     images = Path(argument) if Path(argument).is_dir() else None
     if images is not None and (source := _annotated_choices(images, scratch, options)):
+        return source
+    if images is not None and (source := read_coco_labels(images, scratch, options)):
         return source
     reader = open_annotations(options, images, scratch, root)
     return match_annotations(listing, reader, options, argument, scratch)
