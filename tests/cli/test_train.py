@@ -250,6 +250,21 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}
 
 
+def test_images_per_second_with_cached_features(
+    pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Only the first epoch reads images, so the rate is that of all epochs so far."""
+    words = ["train", pets, "--model", "cnn", "--image-size", "32", "--trainable", "head"]
+    assert main([*words, "--epochs", "2", "--out", str(tmp_path / "run")]) == 0
+    table = capfd.readouterr().out.split("\n\n")[1].splitlines()
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    epochs = [(one["seconds"], one["images_per_second"]) for one in history["epochs"]]
+    images = sum(seconds * rate for seconds, rate in epochs)
+    expected = images / sum(seconds for seconds, _ in epochs)
+    assert history["run"]["cache"] == "features"
+    assert float(table[2].split()[2]) == pytest.approx(expected, rel=0.1)
+
+
 def test_damage_is_named_or_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It ends the run with 1; with --on-error skip the run ends well, with exit code 3."""
     payloads = [image_payload(number % 2) for number in range(6)]

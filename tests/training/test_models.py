@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.training.runs import planned, small_options
 from tfrtool.errors import UsageError, WeightsError
 from tfrtool.training.models import Classifier, build_classifier, rescale_for
 from tfrtool.training.saved_model import ModelFacts, save_model
+from tfrtool.training.train_options import TrainOptions
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -36,6 +38,34 @@ def test_cnn_has_five_convolutions(keras: Any) -> None:
     convolutions = [layer for layer in layers if isinstance(layer, keras.layers.Conv2D)]
     assert [layer.filters for layer in convolutions] == [16, 32, 64, 64, 64]
     assert [layer.units for layer in layers if isinstance(layer, keras.layers.Dense)] == [512, 2]
+
+
+def test_cnn_with_a_sigmoid_is_the_published_network(keras: Any) -> None:
+    """The horses_or_humans example has 1,704,097 parameters; small images need padding."""
+    layers = keras.layers
+    published = keras.Sequential([keras.Input((300, 300, 3))])
+    for filters in (16, 32, 64, 64, 64):
+        published.add(layers.Conv2D(filters, (3, 3), activation="relu"))
+        published.add(layers.MaxPooling2D(2, 2))
+    for layer in (layers.Flatten(), layers.Dense(512, "relu"), layers.Dense(1, "sigmoid")):
+        published.add(layer)
+    core = build_classifier("cnn", 300, 2, "none", head="sigmoid").core
+    shapes = [weight.shape for weight in core.weights]
+    assert core.count_params() == published.count_params() == 1_704_097
+    assert shapes == [weight.shape for weight in published.weights]
+    core.set_weights(published.get_weights())
+    pixels = np.random.default_rng(0).random((2, 300, 300, 3), np.float32)
+    np.testing.assert_allclose(core([pixels])[:, 1:], published(pixels), atol=1e-6)
+    assert TrainOptions("d", model="cnn", head="sigmoid").rate == 0.001
+    for side, padding in ((94, "valid"), (93, "same")):
+        small = build_classifier("cnn", side, 2, "none", head="sigmoid").core
+        assert small.get_layer("conv1").padding == padding
+
+
+def test_small_images_get_padding(few: Path) -> None:
+    """A line says so, as the network is then another."""
+    (warning,) = planned(**small_options(few, trainable="all", head="sigmoid")).warnings
+    assert "images below 94 pixels are too small for the cnn without padding" in warning
 
 
 @pytest.mark.parametrize("rescale", ["model", "unit"])

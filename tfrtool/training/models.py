@@ -115,7 +115,7 @@ def build_classifier(
         last = _head_layer(units, task)
         return _build_application(model, shape, last, finish, weights, trainable, saved)
     if model == CNN:
-        inner = core = _build_cnn(shape, units, task)
+        inner = core = _build_cnn(shape, units, task, is_padded=head != "sigmoid")
         if head == "sigmoid":
             core = keras.Model(inner.inputs, finish(inner.outputs[0]), name=CORE)
     else:
@@ -323,12 +323,26 @@ def _probabilities(output: Any, *, classes: int, task: Task, outputs: Outputs) -
     return keras.ops.concatenate([1.0 - output, output], axis=-1) if single else output
 
 
-def _build_cnn(shape: tuple[int, int, int], units: int, task: Task) -> Any:
-    """Build the horses_or_humans example's five convolutions, with padding for small images."""
+def smallest_valid_side() -> int:
+    """Return the side of the smallest image for the cnn's convolutions without padding."""
+    side = 1
+    for _ in _FILTERS:
+        side = 2 * side + 2  # before the pooling, and before the convolution
+    return side
+
+
+def _build_cnn(shape: tuple[int, int, int], units: int, task: Task, *, is_padded: bool) -> Any:
+    """Build the five convolutions of the horses_or_humans example.
+
+    Without padding and with a single sigmoid, it is that network. Small images need padding.
+    """
+    padding = "same" if is_padded or min(shape[:2]) < smallest_valid_side() else "valid"
     layers: list[Any] = [keras.Input(shape)]
     for number, filters in enumerate(_FILTERS, 1):
         layers.append(
-            keras.layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv{number}")
+            keras.layers.Conv2D(
+                filters, 3, padding=padding, activation="relu", name=f"conv{number}"
+            )
         )
         layers.append(keras.layers.MaxPooling2D(2, name=f"pool{number}"))
     layers.append(keras.layers.Flatten(name="flatten"))

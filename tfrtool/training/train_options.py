@@ -271,8 +271,9 @@ class TrainOptions(OpenOptions):
     batch_size: int = _optimization(32, "Number of images per batch.", metavar="N", least=1)
     learning_rate: float | None = _optimization(
         None,
-        "Learning rate. The default is 0.001 for a head, 0.0003 for random and 0.0001 for loaded "
-        "weights; ten times that for sgd, a tenth for lion. It replaces that of a compiled model.",
+        "Learning rate. The default is 0.001 for a head and for cnn with --head sigmoid, 0.0003 "
+        "for random and 0.0001 for loaded weights; ten times that for sgd, a tenth for lion. It "
+        "replaces that of a compiled model.",
         metavar="X",
         above=0,
         most=1000,
@@ -670,7 +671,7 @@ class TrainOptions(OpenOptions):
             return self.learning_rate
         random = self.initial_weights == NO_WEIGHTS or self.model == CNN
         rate = _RANDOM_RATE if random else _TUNING_RATE
-        if self.trained == "head":
+        if self.trained == "head" or (self.model == CNN and self.head == "sigmoid"):
             rate = _HEAD_RATE
         return rate * _RATE_FACTORS.get(self.optimizer or ADAM, 1.0)
 

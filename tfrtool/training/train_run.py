@@ -69,6 +69,7 @@ from tfrtool.training.models import (
     dtype_policy,
     rescale_for,
     set_fine_tuned,
+    smallest_valid_side,
 )
 from tfrtool.training.replicas import Devices, ReplicaModel, open_devices
 from tfrtool.training.run_record import (
@@ -179,6 +180,8 @@ class TrainingRun:
                 f"the model scales pixels itself (layer {printable(scaling_layer)}), and gets them "
                 "scaled already; use --rescale model",
             )
+        if name == "cnn" and options.head == "sigmoid":
+            warnings += _padding_warnings(data.training.shape[:2])
         variables = self._classifier.core.trainable_variables
         self.plan = TrainPlan(
             options=options,
@@ -535,6 +538,16 @@ def _choose_rescale(
     if options.rescale == "dataset":
         return data.measured_rescale(options.on_progress)
     return rescale_for(options.model_name, options.rescale, scaling_layer=scaling_layer)
+
+
+def _padding_warnings(sides: tuple[int, ...]) -> tuple[str, ...]:
+    least = smallest_valid_side()
+    if min(sides) >= least:
+        return ()
+    return (
+        f"images below {least} pixels are too small for the cnn without padding: it gets the "
+        "padding same",
+    )
 
 
 def _check_compiled(options: TrainOptions, devices: Devices, compiled: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
@@ -63,10 +63,12 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
         check_backend()
     path = resolve_dataset(str(options.dataset))
     train = _load_training(options.engine)
-    shown_epochs: list[int] = []
+    plans: list[TrainPlan] = []
+    epochs: list[EpochReport] = []
     with Bars() as bars:
 
         def show_plan(plan: "TrainPlan") -> None:
+            plans[:] = [plan]
             warn_of_damage(plan.damage)
             for line in plan.warnings:
                 warn(line)
@@ -74,9 +76,9 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
                 emit(render_plan(plan))
 
         def show_epoch(epoch: "EpochReport") -> None:
-            first = not shown_epochs
-            shown_epochs.append(epoch.epoch)
-            emit(epoch.to_json() if as_json else render_epoch(epoch, head=first))
+            epochs.append(epoch)
+            rate = _image_rate(plans[-1], epochs)
+            emit(epoch.to_json() if as_json else render_epoch(epoch, rate, head=len(epochs) == 1))
 
         report = train(
             replace(
@@ -177,7 +179,19 @@ def _pixels(plan: "TrainPlan") -> str:
     return f"scaled to [{offset:g}, {255 * scale + offset:g}]"
 
 
-def render_epoch(epoch: "EpochReport", *, head: bool = False) -> str:
+def _image_rate(plan: "TrainPlan", epochs: "Sequence[EpochReport]") -> float:
+    """Return the images per second of the last epoch.
+
+    With cached features, only the first one reads images: the rate is that of all epochs so far.
+    """
+    last = epochs[-1]
+    if plan.cache != "features" or last.phase != plan.phase:
+        return last.images_per_second
+    images = sum(one.images_per_second * one.seconds for one in epochs)
+    return images / sum(one.seconds for one in epochs)
+
+
+def render_epoch(epoch: "EpochReport", rate: float | None = None, *, head: bool = False) -> str:
     """Return an epoch as a line of the table, after the table's head if wanted."""
     logs, mean = epoch.logs, "mean_average_precision"
     names = [name for name in epoch.scores if name != mean]
@@ -186,7 +200,7 @@ def render_epoch(epoch: "EpochReport", *, head: bool = False) -> str:
     cells = [
         ("epoch", f"{epoch.epoch}"),
         (" seconds", f"{epoch.seconds:.1f}"),
-        ("images/s", f"{epoch.images_per_second:.1f}"),
+        ("images/s", f"{epoch.images_per_second if rate is None else rate:.1f}"),
         *((_title(name), _figure(logs.get(name))) for name in names),
         ("input wait", f"{epoch.input_wait_fraction:.1%}"),
         *((_title(name), _figure(logs.get(name))) for name in last),
