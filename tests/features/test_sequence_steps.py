@@ -11,9 +11,10 @@ import pytest
 import tfrtool
 from tests.examples.wire import field
 from tests.records.strategies import read_strictly, shard_of
-from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.columns import Column, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
-from tfrtool.examples.example import DType, PayloadKind, decode_example
+from tfrtool.examples.example import PayloadKind, decode_example
+from tfrtool.examples.fields import Values
 
 
 def sequence(*steps: bytes, name: bytes = b"f") -> bytes:
@@ -91,7 +92,7 @@ def test_tables_keep_their_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_step_that_does_not_fit_is_a_misfit(case: str) -> None:
     """It never becomes null in a list of values."""
-    column = Column(key=b"f", form=Form.SCALAR, dtype=DType.INT64, is_list=True)
+    column = Column(key=b"f", item=Values.parse("int64"), is_list=True)
     columns = Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,))
     with pytest.raises(MisfitError, match="'f': expected one int64 value") as caught:
         decode_batch([SINGLE[0], OTHERS[case]], columns)

@@ -18,9 +18,10 @@ from tfrtool.convert.source_records import OnFault, Rows, scan_records
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
 from tfrtool.errors import UsageError, suggestion
-from tfrtool.examples.arrow.columns import PAYLOAD, Form
+from tfrtool.examples.arrow.columns import PAYLOAD
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind, decode_example, feature_name
+from tfrtool.examples.fields import ListOf
 from tfrtool.inspection.rows.batches import fold_columns
 from tfrtool.records.count import as_error
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
@@ -139,7 +140,7 @@ class _ComparedRecords:
             return {PAYLOAD: self.columns.kind.title}
         return {
             feature_name(column.key): f"{column.dtype.value if column.dtype else 'mixed'}"
-            + "[]" * ((column.form is Form.LIST) + column.is_list)
+            + "[]" * (isinstance(column.item, ListOf) + column.is_list)
             for column in self.columns.columns
         }
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from tfrtool.errors import UsageError, suggestion
-from tfrtool.examples.arrow.columns import CONTEXT, Column, Columns, Form
+from tfrtool.examples.arrow.columns import CONTEXT, Column, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.examples.roles import SAMPLE
@@ -16,7 +16,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 def feature_values(payloads: Sequence[bytes], name: str) -> list[list[Any] | None]:
     """Return the values of a feature in each payload; None for a record without values."""
-    column = Column(key=feature_key(name), form=Form.FEATURE, dtype=None)
+    column = Column.of_lists(feature_key(name), None)
     try:
         rows = decode_batch(payloads, Columns(PayloadKind.SEQUENCE_EXAMPLE, (column,)))
     except MisfitError:  # at least one is not a message with features

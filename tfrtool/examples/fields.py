@@ -60,6 +60,24 @@ class Kind(enum.Enum):
     """Features whose type differs between records: lists of each type, as in a tf.train.Feature."""
 
 
+class Null(enum.Enum):
+    """What null stands for where a record has at most one value: `Values.null`."""
+
+    ABSENT = "absent"
+    """A feature that is absent."""
+    EMPTY = "empty"
+    """A feature without values."""
+    UNSET = "unset"
+    """A feature without a kind."""
+    ANY = "any"
+    """Any of these: enough to read, but not to restore a record."""
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """The `Values.info` of values for which null stands for this."""
+        return {"optional": True, "null": self}
+
+
 class Encoding(enum.Enum):
     """How a record holds the numbers of a tensor: one by one, or packed in one string."""
 
@@ -84,7 +102,8 @@ class Values:
         size_features: for each size, the feature of the record that has it, or None; ``()`` if
             there is none. Such sizes are None in the shape. A feature that has several sizes is
             named for each of them.
-        info: what features.json says besides, under its keys.
+        info: what features.json says besides, under its keys; and of values that were inferred,
+            what null stands for, and whether they are UTF-8.
     """
 
     kind: Kind
@@ -133,6 +152,11 @@ class Values:
         """Whether records hold the shape beside the values, as they can't be divided without."""
         is_packed = self.encoding in (Encoding.RAW, Encoding.ZLIB)
         return is_packed and not self.size_features and self.shape.count(None) > 1
+
+    @property
+    def null(self) -> Null | None:
+        """What null stands for, if that is known: a feature without values is null, too."""
+        return self.info.get("null")
 
     @property
     def is_float(self) -> bool:
@@ -350,15 +374,24 @@ def _is_plain(item: Field) -> bool:
     return values.kind is not Kind.BOOL and values.dtype in ("", "int64", "float32")
 
 
+_RESTORED = (Null.EMPTY, Null.UNSET)
+"""What null stands for, if that isn't an absent feature, as anywhere else."""
+
+
 def tree_json(item: Field) -> Any:
-    """Return a field as JSON: types as they are spelled, with a ``?`` if values may be missing."""
+    """Return a field as JSON: types as they are spelled, with a ``?`` if values may be missing.
+
+    What null stands for comes after that.
+    """
     if isinstance(item, Struct):
         return {"struct": {name: tree_json(part) for name, part in item.fields.items()}}
     if isinstance(item, ListOf):
         data = {"list": tree_json(item.item)}
         data |= {} if item.length is None else {"length": item.length}
         return data | ({"dataset": True} if item.is_dataset else {})
-    return f"{item}?" if item.info.get("optional") else str(item)
+    if not item.info.get("optional"):
+        return str(item)
+    return f"{item}?{item.null.value if item.null in _RESTORED else ''}"
 
 
 def tree_from_json(data: Any, depth: int = 0) -> Field:
@@ -367,10 +400,12 @@ def tree_from_json(data: Any, depth: int = 0) -> Field:
         raise ValueError(f"fields are nested more than {MAX_DEPTH} levels deep")
     if isinstance(data, str):
         try:
-            values = Values.parse(data.removesuffix("?"))
+            word, mark, null = data.partition("?")
+            values = Values.parse(word)
+            info = Null(null).info if null else {"optional": True}
         except UsageError as error:
             raise ValueError(str(error)) from error
-        return replace(values, info={"optional": True}) if data.endswith("?") else values
+        return replace(values, info=info) if mark else values
     if not isinstance(data, dict) or not {"struct", "list"} & {*data}:
         raise ValueError("neither a type nor a struct or list")
     if "struct" in data:

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from tfrtool.errors import SchemaError, conversion_error
 from tfrtool.examples.arrow.arrays import Ints, list_array, scattered, struct_array
-from tfrtool.examples.arrow.columns import EXACT, METADATA
+from tfrtool.examples.arrow.columns import EXACT, METADATA, Columns
 from tfrtool.examples.arrow.value_types import as_logical, logical_word, microseconds_of, texts_of
 from tfrtool.examples.dtypes import NumberRange, as_dtype
-from tfrtool.examples.example import DType
-from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, join, leaves_of
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Field, Kind, ListOf, Null, Struct, Values, join, leaves_of
 from tfrtool.features.arrow_tree import IMAGE_PATH, is_image, is_list, list_key
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.nested import arrow_type
@@ -100,9 +100,14 @@ def table_rows(
     """
     arrays, errors = list[pa.Array](), list[SchemaError]()
     is_ours = METADATA in (batch.schema.metadata or {})
+    flat = Columns.declared(batch.schema) or Columns(PayloadKind.EXAMPLE)
+    named = zip(flat.names, flat.columns, strict=False)
+    has_empty = {name for name, one in named if one.null is Null.EMPTY}
     for column, (name, item) in zip(columns.names, columns.root.fields.items(), strict=True):
         array = _field_of(batch.schema.names, batch.columns, column if is_ours else name)
         array = pa.nulls(batch.num_rows) if array is None else array
+        if column in has_empty and isinstance(item, ListOf):
+            array = _singles_as_lists(array)
         try:
             arrays.append(_conformed(item, array, name, 0))
         except (ValueError, pa.ArrowException):
@@ -115,6 +120,13 @@ def table_rows(
     if not arrays:
         return batch.select([])
     return pa.RecordBatch.from_arrays(arrays, schema=columns.to_arrow(exact=exact))
+
+
+def _singles_as_lists(array: pa.Array) -> pa.Array:
+    """Return values as lists of one, and null as a list of none."""
+    counts = np.asarray(array.is_valid()).astype(np.int64)
+    kind, everywhere = pa.list_(array.type), np.arange(len(array))
+    return list_array(kind, len(array), everywhere, counts, array.drop_null())
 
 
 def _row_error(item: Field, array: pa.Array, name: str, first_row: int) -> SchemaError:

@@ -21,7 +21,6 @@ from tfrtool.examples.fields import (
 )
 from tfrtool.features.explode import ITEM, ExplodedTable, FieldPath, is_related
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.flat_fields import flat_field
 from tfrtool.features.nested import arrow_type
 
 _CHEAP = (Kind.BOOL, Kind.NUMBER, Kind.LABEL)
@@ -148,11 +147,10 @@ def _tree_of(columns: Columns) -> Struct:
         if column.dtype is None:
             what = f"feature {name!r} has several types, and can't be in a row for each item"
             raise SchemaError(what, hint="use --select to leave it out")
-        item = flat_field(column)
         if column.is_list:
-            lists[name] = ListOf(item=item)
+            lists[name] = ListOf(item=column.item)
         else:
-            fields[name] = item
+            fields[name] = column.item
     if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
         return Struct(fields)
     return Struct(({CONTEXT: Struct(fields)} if fields else {}) | {LISTS: Struct(lists)})

@@ -18,7 +18,7 @@ from tfrtool.examples.arrow.columns import (
     Column,
     Columns,
     DecodedColumns,
-    Form,
+    stored_values,
 )
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -26,6 +26,7 @@ from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.examples.fields import (
     Kind,
     Leaf,
+    Null,
     Struct,
     Values,
     field_at,
@@ -162,10 +163,7 @@ class FeatureColumns(DecodedColumns):
     def stored(self) -> Columns:
         """The stored features as columns of lists."""
         features = {feature.key: feature.dtype for feature in stored_features(self.root)}
-        columns = (
-            Column(key=feature_key(key), form=Form.LIST if dtype else Form.FEATURE, dtype=dtype)
-            for key, dtype in features.items()
-        )
+        columns = (Column.of_lists(feature_key(key), dtype) for key, dtype in features.items())
         return Columns(PayloadKind.EXAMPLE, tuple(columns))
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
@@ -174,10 +172,13 @@ class FeatureColumns(DecodedColumns):
         arrays = [flat.arrays[feature_name(column.key)] for column in stored.columns]
         if not arrays:
             return [b""] * batch.num_rows
-        columns = [
-            column if pa.types.is_nested(array.type) else replace(column, form=Form.OPTIONAL)
-            for column, array in zip(stored.columns, arrays, strict=True)
-        ]
+        nulls = {leaf.path: leaf.values.null for leaf in leaves_of(self.root)}
+        columns = list[Column]()
+        for column, array in zip(stored.columns, arrays, strict=True):
+            if column.dtype is not None and not pa.types.is_nested(array.type):
+                null = nulls.get(feature_name(column.key)) or Null.ABSENT
+                column = replace(column, item=stored_values(column.dtype, null.info))
+            columns.append(column)
         stored = replace(stored, columns=tuple(columns))
         return encode_batch(pa.record_batch(arrays, schema=stored.to_arrow()), stored)
 

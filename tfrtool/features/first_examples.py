@@ -9,8 +9,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from tfrtool.examples.arrow.columns import stored_values
 from tfrtool.examples.example import DTYPES, DType, feature_name, parse_message
-from tfrtool.examples.fields import Field, Kind, ListOf, Values
+from tfrtool.examples.fields import Field, ListOf, Null
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
@@ -103,9 +104,6 @@ class FirstExamples:
     def field_of(self, name: str) -> Field:
         """Return a feature as it is stored, as far as these records show."""
         dtype = self.stored_type(name)
-        info = {"optional": True, "empty_is_missing": True}  # in other records, perhaps
-        values = Values(kind=Kind.BYTES, info=info)
-        if dtype in (DType.INT64, DType.FLOAT32):
-            values = Values(kind=Kind.NUMBER, dtype=dtype.value, info=info)
+        values = stored_values(dtype or DType.STRING, Null.ANY.info)  # in other records, perhaps
         is_single = all(len(found) == 1 for found in self.values(name))
         return values if is_single else ListOf(item=values)

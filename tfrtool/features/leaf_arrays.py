@@ -127,7 +127,7 @@ class LeafArrays:
         """Return the leaf of a record; `ValueError` if that doesn't fit."""
         found = self._source.values(features)
         values, is_present = found or _NO_VALUES, found is not None
-        if self.leaf.values.info.get("empty_is_missing"):
+        if self.leaf.values.null is not None:
             is_present = bool(values)
         if self._can_be_joined and len(values) > 1 and {*map(len, values)} <= self._joined:
             values = (b"".join(values),)

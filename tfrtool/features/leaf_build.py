@@ -120,7 +120,7 @@ class LeafBuild:
         is_packed = feature.dtype is DType.STRING and values.encoding is Encoding.RAW
         if is_packed and not self._strict:
             stored = with_joined_strings(stored, ITEM_SIZES[values.dtype])
-        if values.info.get("empty_is_missing"):
+        if values.null is not None:
             present = stored.present & (stored.counts > 0)
             stored = stored._replace(present=present, is_complete=bool(present.all()))
         if values.encoding is Encoding.NONE and None in values.shape:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tfrtool.errors import UsageError, human_count, some_of
 from tfrtool.examples.arrow.arrays import Ints, list_array, scattered, struct_array
-from tfrtool.examples.arrow.columns import METADATA, Column, Columns, Form
+from tfrtool.examples.arrow.columns import METADATA, Column, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -27,7 +27,6 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.fields import Field, ListOf, Struct, leaves_of
 from tfrtool.features.feature_columns import FeatureColumns
-from tfrtool.features.flat_fields import flat_field
 from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.nested import arrow_type
 from tfrtool.features.sources import AS_STORED
@@ -94,7 +93,7 @@ def split_records(payloads: Sequence[bytes], packing: Packing) -> _Parts:
 
 
 def _split_features(payloads: Sequence[bytes]) -> _Parts:
-    columns = (Column(key=key, form=Form.LIST, dtype=DType.STRING) for key in _SERIALIZED)
+    columns = (Column.of_lists(key, DType.STRING) for key in _SERIALIZED)
     batch, places, rejected = _decode(payloads, Columns(PayloadKind.EXAMPLE, tuple(columns)))
     contexts: list[bytes | None] = [None] * len(payloads)
     counts, examples = np.zeros(len(payloads), np.int64), list[bytes]()
@@ -200,7 +199,7 @@ class RankingColumns(FeatureColumns):
         fields = dict[str, Field]()
         for name, columns in ((CONTEXT, context), (EXAMPLES, examples)):
             named = zip(columns.names, columns.columns, strict=True)
-            struct = Struct({key: flat_field(column) for key, column in named})
+            struct = Struct({key: column.item for key, column in named})
             if columns.columns:
                 fields[name] = struct if name == CONTEXT else ListOf(item=struct)
         return cls(

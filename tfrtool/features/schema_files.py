@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.fields import (
     Field,
     Kind,
@@ -31,15 +31,6 @@ SCHEMA = "schema.json"
 _FEW = 4
 """Files for which schemas are looked up one by one, and not by a list of their folder."""
 
-_OLDER_FORMS = (
-    "scalar",
-    "optional",
-    "optional_empty",
-    "optional_unset",
-    "optional_any",
-    "list",
-    "feature",
-)
 _NUMBERS = re.compile(r"-\d{5,}-of-\d{5,}", re.ASCII)
 
 
@@ -192,22 +183,20 @@ def older_tree(declared: Any) -> Struct:
 
 def _older_field(column: Any) -> Field:
     """Return a column of an earlier version: a feature with its form, and perhaps a shape."""
-    from tfrtool.examples.arrow.columns import check_shape
+    from tfrtool.examples.arrow.columns import check_shape, column_of_json
     from tfrtool.examples.arrow.value_types import logical_type
 
-    dtype, form, word = column["dtype"], column["form"], column.get("logical")
-    if not isinstance(column["key"], str) or form not in _OLDER_FORMS:
-        raise ValueError("a column has no name, or an unknown form")
-    if dtype is None:
-        return Values(kind=Kind.MIXED)
-    string = "text" if column.get("text") else "bytes"
-    values = tree_from_json(word or {"string": string}.get(dtype) or DType(dtype).value)
-    if not isinstance(values, Values):
-        raise ValueError("a column has an unknown type")
+    found = column_of_json(column)
+    values = found.values
+    if column.get("logical") and found.dtype is not None:
+        declared = tree_from_json(column["logical"])
+        if not isinstance(declared, Values):
+            raise ValueError("a column has an unknown type")
+        values = replace(declared, info=values.info)
     if values.kind is Kind.TIME:
         logical_type(values.dtype)
-    if form != "list":
-        return values if form == "scalar" else replace(values, info={"optional": True})
+    if not isinstance(found.item, ListOf):
+        return values
     shape = tuple(map(int, column.get("shape") or (-1,)))
     check_shape(shape)
     if 0 in shape or shape == (-1,):

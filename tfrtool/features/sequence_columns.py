@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrtool.examples.arrow.arrays import Ints, list_array, numbers_array
-from tfrtool.examples.arrow.columns import CONTEXT, LISTS, METADATA, Column, Columns, Form
+from tfrtool.examples.arrow.columns import CONTEXT, LISTS, METADATA, Column, Columns
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.examples.fields import Encoding, Leaf, Struct, leaves_of
 from tfrtool.features.feature_columns import FeatureColumns
@@ -53,7 +53,7 @@ class SequenceColumns(FeatureColumns):
             keys = [(name, part == LISTS, stored.values.dtype)]
             keys += [(size.key.partition("/")[2], False, size.dtype) for size in stored.sizes]
             for key, is_list, dtype in keys:
-                column = Column(key=feature_key(key), form=Form.LIST, dtype=dtype, is_list=is_list)
+                column = Column.of_lists(feature_key(key), dtype, is_list=is_list)
                 columns.setdefault((column.key, is_list), column)
         found = sorted(columns.values(), key=lambda column: column.is_list)
         return Columns(PayloadKind.SEQUENCE_EXAMPLE, tuple(found))

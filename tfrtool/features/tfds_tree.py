@@ -294,14 +294,18 @@ def tfds_of_tree(root: Field) -> Json:
     return _tfds_values(root)
 
 
+_INFERRED = ("optional", "null", "is_utf8")
+"""Keys of `Values.info` that features.json doesn't have."""
+
+
 def _is_mixed(item: Field) -> bool:
     """Return whether TFDS has no feature for a field."""
     return isinstance(item, Values) and item.kind is Kind.MIXED
 
 
 def _tfds_values(values: Values) -> Json:
-    info = dict(values.info)
-    is_optional = info.pop("optional", False)
+    info = {key: one for key, one in values.info.items() if key not in _INFERRED}
+    is_optional = bool(values.info.get("optional"))
     if values.kind is Kind.TEXT and not values.shape:
         return connector("Text", text=info)
     if values.kind is Kind.LABEL and not values.shape:

@@ -22,7 +22,7 @@ from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tensor_protos import tensor_sizes
 from tfrtool.storage.limits import MAX_DIMENSIONS
 
-_KEPT_INFO = ("optional", "empty_is_missing")
+_KEPT_INFO = ("optional", "null")
 
 
 def with_types(root: Struct, types: Mapping[str, Values], first: FirstExamples) -> Struct:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tfrtool
-from tests.examples.strategies import float32
+from tests.examples.strategies import UNSET, float32, int64
 from tests.photos import image_bytes
 from tests.records.strategies import read_strictly, shard_of
 from tfrtool.examples.arrow.decode_batch import decode_batch
@@ -149,6 +149,29 @@ def test_hugging_face_tables_become_records(tmp_path: Path) -> None:
         "label": 1,
     }
     assert (shards / "label.labels.txt").read_text() == "no\nyes\n"
+
+
+@pytest.mark.parametrize("cast", [None, {"m": "string"}])
+def test_nulls_of_several_kinds(cast: dict[str, str] | None, tmp_path: Path) -> None:
+    """A feature without values, or without a kind, comes back as such from one table or several."""
+    value: Any = 1 if cast is None else "1"
+
+    def records(value: Any) -> dict[str, list[bytes]]:
+        others: dict[str, dict[str, Any]] = {"empty": {"n": int64()}, "unset": {"n": UNSET}}
+        others["absent"] = {}
+        return {
+            name: [tfrtool.encode_example({"m": value, **one}) for one in ({"n": 1}, other)]
+            for name, other in others.items()
+        }
+
+    for name, payloads in records(1).items():
+        (tmp_path / f"{name}.tfrecord").write_bytes(shard_of(payloads))
+        tfrtool.convert(tmp_path / f"{name}.tfrecord", tmp_path / f"{name}.parquet", cast=cast)
+    together = [["absent", "empty"]] if cast is None else []
+    for names in (["empty"], ["unset"], ["absent"], *together):
+        target = tmp_path / "-".join(names)
+        tfrtool.convert([tmp_path / f"{name}.parquet" for name in names], target)
+        assert payloads_in(target) == [one for name in names for one in records(value)[name]]
 
 
 def test_nulls_are_missing_features(tmp_path: Path) -> None:

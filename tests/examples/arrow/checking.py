@@ -12,7 +12,7 @@ from tests.examples.strategies import (
     payloads,
 )
 from tests.examples.wire import mutants, sequence_mutants
-from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.columns import Column, Columns
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
@@ -94,11 +94,11 @@ def expected_column(payload: bytes, columns: Columns) -> list[Any]:
             else value
             for value in feature.values
         ]
-        if column.form is Form.FEATURE:
+        if column.dtype is None:
             names = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
             kind = feature.dtype and feature.dtype.value
             return {name: values if kind == one else None for name, one in names.items()}
-        if column.form.is_single:
+        if column.is_single:
             return values[0] if values else None
         return values
 

@@ -30,7 +30,6 @@ from tests.examples.strategies import (
     tf_example,
 )
 from tests.examples.wire import field
-from tfrtool.examples.arrow.columns import Form
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.example import (
@@ -38,6 +37,7 @@ from tfrtool.examples.example import (
     Feature,
     encode_example,
 )
+from tfrtool.examples.fields import tree_json
 from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
@@ -78,13 +78,9 @@ def test_what_is_absent_empty_or_without_a_kind() -> None:
         example(one=int64(0), mixed=float32()),
     ]
     columns = columns_of(some)
-    forms = {column.key: (column.form, column.dtype) for column in columns.columns}
-    assert forms == {
-        b"one": (Form.SCALAR, DType.INT64),
-        b"some": (Form.LIST, DType.INT64),
-        b"odd": (Form.FEATURE, None),
-        b"mixed": (Form.FEATURE, None),
-    }
+    items = {column.key: tree_json(column.item) for column in columns.columns}
+    mixed = {b"odd": "mixed", b"mixed": "mixed"}
+    assert items == {b"one": "int64", b"some": {"list": "int64"}, **mixed}
     batch = decode_batch(some, columns)
     none = {"bytes_list": None, "float_list": None, "int64_list": None}
     assert batch.column("one").to_pylist() == [1, -(2**63), 0]

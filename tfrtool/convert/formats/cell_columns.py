@@ -22,7 +22,6 @@ from tfrtool.examples.arrow.columns import (
     PAYLOAD,
     Columns,
     DecodedColumns,
-    Form,
 )
 from tfrtool.examples.arrow.value_types import (
     as_logical,
@@ -257,7 +256,7 @@ def required_columns(content: Content) -> set[str]:
     if isinstance(columns, DecodedColumns):
         return columns.required
     if columns.kind is PayloadKind.EXAMPLE:
-        scalars = [one.form is Form.SCALAR for one in columns.columns]
+        scalars = [one.is_scalar for one in columns.columns]
         return {EXACT, *compress(columns.names, scalars)}
     return {EXACT, PAYLOAD}
 

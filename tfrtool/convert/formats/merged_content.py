@@ -160,8 +160,11 @@ def _native(columns: Columns, uncast: Columns) -> Columns | None:
         )
     else:
         types = {(one.key, one.is_list): one for one in uncast.columns}
-        originals = ((types[one.key, one.is_list], one.form) for one in columns.columns)
-        found = (one if one.dtype is None else replace(one, form=form) for one, form in originals)
+        pairs = ((one, types[one.key, one.is_list]) for one in columns.columns)
+        found = (
+            known if known.dtype is None else replace(one, item=_with_types(one.item, known.item))
+            for one, known in pairs
+        )
         native = replace(columns, columns=tuple(found))
     return None if native == columns else native
 
@@ -249,7 +252,7 @@ def _images(scanned: ScannedFiles, content: Content) -> tuple[str, ...]:
     else:
         named = zip(columns.names, columns.columns, strict=True)
         strings = [(name, one) for name, one in named if one.dtype is DType.STRING]
-        names = [name for name, one in strings if not one.is_text and one.form.is_single]
+        names = [name for name, one in strings if not one.is_text and one.is_single]
     for scan in [scan for scan in scanned.scans if scan.rows][:_SAMPLED_FILES] if names else ():
         piece = scan.piece(0, min(scan.rows, _SAMPLED_ROWS))
         chosen = replace(content, columns=content.columns.select(names), exact=False)

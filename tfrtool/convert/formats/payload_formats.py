@@ -17,7 +17,7 @@ from tfrtool.convert.formats.array_reader import library, read_parts
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, Format, ReadPosition, Scan, WriteBatch
 from tfrtool.errors import WriteError, reason_of
-from tfrtool.examples.arrow.columns import Column, DecodedColumns, Form
+from tfrtool.examples.arrow.columns import Column, DecodedColumns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
@@ -146,7 +146,7 @@ class PayloadFormat(Format):
             features = {
                 name: _feature(name, one, content)
                 for name, one in zip(columns.names, columns.columns, strict=False)
-                if one.form is not Form.FEATURE
+                if one.dtype is not None
             }
             inferred = connector("FeaturesDict", featuresDict={"features": features})
             schema = {}
@@ -171,7 +171,7 @@ def _feature(name: str, column: Column, content: Content) -> Json:
     scalar = connector("Scalar", column.dtype.value if column.dtype else None)
     if column.is_text:
         scalar = connector("Text", text={})
-    if column.form is Form.SCALAR:
+    if column.is_scalar:
         return scalar
     return connector("Sequence", sequence={"feature": scalar, "length": "-1"})
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.errors import SchemaError, UsageError
-from tfrtool.examples.arrow.columns import Columns, Form, check_shape
+from tfrtool.examples.arrow.columns import Columns, check_shape, stored_values
 from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type
 from tfrtool.examples.example import DType, feature_key
-from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, leaves_of
+from tfrtool.examples.fields import Field, Kind, ListOf, Null, Struct, Values, leaves_of
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import stored_dtype
 from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema
@@ -96,14 +96,13 @@ def apply_schema(columns: Columns, schema: DataSchema, casts: Mapping[str, Value
         spec = steps.get((one.key, one.is_list))
         if spec is None:
             continue
-        form = Form.LIST
-        if one.is_list and one.form is Form.SCALAR:
-            form = one.form
-        if spec.is_single and not one.is_list:
-            form = one.form if one.form.is_single else Form.OPTIONAL
-        dtype = spec.dtype or one.dtype or DType.STRING
-        text = dtype is DType.STRING and (one.is_utf8 or one.dtype is not DType.STRING)
-        fixed.append(replace(one, form=form, dtype=dtype, is_text=one.is_text or text))
+        is_single = one.is_scalar if one.is_list else spec.is_single
+        info = one.values.info if one.is_single else Null.ABSENT.info
+        values = stored_values(spec.dtype or one.dtype or DType.STRING, info if is_single else {})
+        is_text = one.dtype is not DType.STRING or one.is_text or one.values.info.get("is_utf8")
+        if values.kind is Kind.BYTES and is_text:
+            values = replace(values, kind=Kind.TEXT)
+        fixed.append(replace(one, item=values if is_single else ListOf(item=values)))
     return Columns(columns.kind, tuple(fixed))
 
 

@@ -9,7 +9,18 @@ from tfrtool.convert.formats.record_format import Format, Scan
 from tfrtool.errors import SchemaError, SourceError, UsageError, conversion_error, some_of
 from tfrtool.examples.dtypes import FLOAT32_END, NumberRange
 from tfrtool.examples.example import DType, PayloadKind
-from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, field_at, join
+from tfrtool.examples.fields import (
+    Encoding,
+    Field,
+    Kind,
+    ListOf,
+    Null,
+    Struct,
+    Values,
+    field_at,
+    join,
+    tree_json,
+)
 from tfrtool.features.arrow_tree import check_stored, list_key, with_tensors
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.flat_fields import tree_of_flat
@@ -50,7 +61,8 @@ def merge_trees(
     for scan in scans:
         if scan.table is not None:
             scan.table.check(select or [*scan.table.unsupported])
-    is_same = all(root == roots[0][0] and scan.content.declared for root, scan in roots)
+    first = tree_json(roots[0][0])  # which has what null stands for
+    is_same = all(tree_json(root) == first and scan.content.declared for root, scan in roots)
     if is_same and not (casts or lists or any(scan.table is not None for scan in scans)):
         return FeatureColumns.of(roots[0][0]), []
     merge = _TreeMerge(source_format, scans, casts, lists=lists)
@@ -198,11 +210,13 @@ class _TreeMerge:
         values = _typed(leaves, dtype or DType.STRING, cast, is_declared=is_declared)
         if cast is not None and self._format.payloads:
             values = _cast_of(path, leaves[0], values)
-        is_optional = partial or any(leaf.info.get("optional") for leaf in leaves)
-        if is_optional and not level:
-            values = replace(values, info={**values.info, "optional": True})
-            return ListOf(item=values) if self._lists else values
-        return values
+        nulls = {leaf.null or Null.ABSENT for leaf in leaves if leaf.info.get("optional")}
+        nulls |= {Null.ABSENT} if partial else set()
+        if level or not nulls:
+            return values
+        info = {"optional": True} if Null.ABSENT in nulls else next(iter(nulls)).info
+        values = replace(values, info={**values.info, **info})
+        return ListOf(item=values) if self._lists or len(nulls) > 1 else values
 
 
 def _check_keys(path: str, name: str, lacking: Sequence[Scan]) -> None:

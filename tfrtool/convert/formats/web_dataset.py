@@ -16,7 +16,7 @@ from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.convert.formats.record_format import Content, WriteBatch
 from tfrtool.convert.formats.row_format import RowFormat
 from tfrtool.errors import SchemaError, SourceError, printable
-from tfrtool.examples.arrow.columns import EXACT, PAYLOAD, Form
+from tfrtool.examples.arrow.columns import EXACT, PAYLOAD
 from tfrtool.examples.content import describe_bytes, is_text
 from tfrtool.examples.dtypes import INT64
 from tfrtool.examples.example import DType, PayloadKind
@@ -135,7 +135,7 @@ class _SampleWriter:
         scalars = {
             name: one.dtype
             for name, one in zip(columns.names, columns.columns, strict=False)
-            if columns.kind is PayloadKind.EXAMPLE and one.form is Form.SCALAR
+            if columns.kind is PayloadKind.EXAMPLE and one.is_scalar
         }
         texts = [name for name, dtype in scalars.items() if dtype is DType.STRING]
         self._named = next((name for name in _NAMES if name in texts), None)

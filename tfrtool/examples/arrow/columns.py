@@ -1,10 +1,9 @@
 """The columns of a table of payloads, and their Arrow schema."""
 
 import abc
-import enum
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from tfrtool.errors import SchemaError, UsageError, suggestion
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
+from tfrtool.examples.fields import Field, Kind, ListOf, Null, Values
 from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_TENSOR_VALUES
 
 METADATA = b"tfrtool"
@@ -34,31 +34,14 @@ FEATURE = pa.struct([pa.field(name, pa.list_(TYPES[dtype])) for name, dtype in D
 _KINDS = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 
 
-class Form(enum.Enum):
-    """How a column holds a feature.
-
-    In a SCALAR every record has one value; of a feature list, every step has. In the optional forms
-    a record has one value or null, and the form says what null is. In a LIST null is a feature that
-    is absent, and ``[]`` one without values. A FEATURE has a list for each kind, as a
-    tf.train.Feature; one without a kind is there, and all its lists are null.
-    """
-
-    SCALAR = "scalar"
-    OPTIONAL = "optional"
-    """Null is a feature that is absent."""
-    EMPTY = "optional_empty"
-    """Null is a feature without values."""
-    UNSET = "optional_unset"
-    """Null is a feature without a kind."""
-    ANY = "optional_any"
-    """Null is any of these: enough to read, but not to restore a record."""
-    LIST = "list"
-    FEATURE = "feature"
-
-    @property
-    def is_single(self) -> bool:
-        """Whether a record has at most one value."""
-        return self not in (Form.LIST, Form.FEATURE)
+_FORMS = {
+    None: "scalar",
+    Null.ABSENT: "optional",
+    Null.EMPTY: "optional_empty",
+    Null.UNSET: "optional_unset",
+    Null.ANY: "optional_any",
+}
+"""The words of a schema's metadata for columns of single values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,27 +50,59 @@ class Column:
 
     Attributes:
         key: the feature's name.
-        form: how the column holds it.
-        dtype: the type of the feature's values; None in a FEATURE alone.
+        item: what it holds: a value; or a list of values, where null is a feature that is absent,
+            and ``[]`` one without values; or features of several types, of which those without a
+            kind have only lists that are null.
         is_list: whether it is a feature list of a SequenceExample: a list of steps.
-        is_text: whether all values are UTF-8 text, so that they are strings in Arrow.
-        is_utf8: whether all values are known to be valid UTF-8, so that it can become text.
+        null: what null stands for in a column of single values; None if it has none.
     """
 
     key: bytes
-    form: Form
-    dtype: DType | None
+    item: Field
     is_list: bool = False
-    is_text: bool = False
-    is_utf8: bool = field(default=False, compare=False)
+    null: Null | None = field(init=False)
 
     def __post_init__(self) -> None:
-        if (self.dtype is None) != (self.form is Form.FEATURE):
-            raise ValueError("a column has a type, or holds features of any")
-        if self.is_list and self.form.is_single and self.form is not Form.SCALAR:
+        object.__setattr__(self, "null", self.item.null if isinstance(self.item, Values) else None)
+        if self.is_list and self.null is not None:
             raise ValueError("each step of a feature list has one value, or any number")
-        if self.is_text and self.dtype is not DType.STRING:
-            raise ValueError("only strings can be text")
+
+    @classmethod
+    def of_lists(cls, key: bytes, dtype: DType | None, *, is_list: bool = False) -> "Column":
+        """Return a column that has lists of values of a type; of any type if it is None."""
+        if dtype is None:
+            return cls(key=key, item=Values(kind=Kind.MIXED), is_list=is_list)
+        return cls(key=key, item=ListOf(item=stored_values(dtype)), is_list=is_list)
+
+    @property
+    def values(self) -> Values:
+        """The values, also those in lists."""
+        values = self.item.item if isinstance(self.item, ListOf) else self.item
+        if not isinstance(values, Values):
+            raise TypeError("lists in a feature")
+        return values
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a record or a step has at most one value."""
+        return isinstance(self.item, Values) and self.item.kind is not Kind.MIXED
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether every record, or step, has one value."""
+        return self.is_single and self.null is None
+
+    @property
+    def dtype(self) -> DType | None:
+        """The type of the feature's values; None if there are several."""
+        if self.values.kind is Kind.MIXED:
+            return None
+        return DType(self.values.dtype) if self.values.kind is Kind.NUMBER else DType.STRING
+
+    @property
+    def is_text(self) -> bool:
+        """Whether all values are UTF-8 text, so that they are strings in Arrow."""
+        return self.values.kind is Kind.TEXT
 
     @property
     def value_type(self) -> pa.DataType:
@@ -100,9 +115,16 @@ class Column:
     def type(self) -> pa.DataType:
         """The column's type in Arrow."""
         arrow_type = self.value_type
-        if self.form is Form.LIST:
+        if isinstance(self.item, ListOf):
             arrow_type = pa.list_(arrow_type)
         return pa.list_(arrow_type) if self.is_list else arrow_type
+
+
+def stored_values(dtype: DType, info: Mapping[str, Any] | None = None) -> Values:
+    """Return values that features of a type store, as they are; of strings, bytes."""
+    if dtype is DType.STRING:
+        return Values(kind=Kind.BYTES, info=info or {})
+    return Values(kind=Kind.NUMBER, dtype=dtype.value, info=info or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +197,7 @@ class Columns:
 
     def is_single(self, name: str) -> bool:
         """Return whether a record has at most one value in a column."""
-        return self.select([name]).columns[0].form.is_single
+        return self.select([name]).columns[0].is_single
 
     @property
     def batch_records(self) -> int:
@@ -263,16 +285,7 @@ class Columns:
             what = f"the table has a row for each item of {' and '.join(data['exploded'])}"
             hint = "records can't be made of it; use the TFRecord files that it was made from"
             raise SchemaError(what, hint=hint)
-        columns = tuple(
-            Column(
-                key=feature_key(one["key"]),
-                form=Form(one["form"]),
-                dtype=None if one["dtype"] is None else DType(one["dtype"]),
-                is_list=bool(one["list"]),
-                is_text=bool(one.get("text")),
-            )
-            for one in data["columns"]
-        )
+        columns = tuple(map(column_of_json, data["columns"]))
         return cls(PayloadKind(data["kind"]), columns)
 
 
@@ -320,8 +333,35 @@ def _is_plain(key: bytes) -> bool:
 def _column_json(column: Column) -> dict[str, Any]:
     data = {
         "key": feature_name(column.key),
-        "form": column.form.value,
+        "form": _FORMS[column.null] if column.is_single else "list",
         "dtype": None if column.dtype is None else column.dtype.value,
         "list": column.is_list,
     }
+    data |= {"form": "feature"} if column.dtype is None else {}
     return data | ({"text": True} if column.is_text else {})
+
+
+def column_of_json(data: Mapping[str, Any]) -> Column:
+    """Read what `_column_json` returns; a ValueError or its like if it is something else."""
+    key, form, is_list = feature_key(data["key"]), data["form"], bool(data["list"])
+    if form in ("list", "feature"):
+        dtype = None if data["dtype"] is None else DType(data["dtype"])
+        column = Column.of_lists(key, dtype, is_list=is_list)
+        if (dtype is None) is not (form == "feature"):
+            raise ValueError("a column has a type, or holds features of any")
+    else:
+        null = {word: null for null, word in _FORMS.items()}[form]
+        values = stored_values(DType(data["dtype"]), null and null.info)
+        column = Column(key=key, item=values, is_list=is_list)
+    if not data.get("text"):
+        return column
+    if column.dtype is not DType.STRING:
+        raise ValueError("only strings can be text")
+    return with_kind(column, Kind.TEXT)
+
+
+def with_kind(column: Column, kind: Kind, **info: Any) -> Column:
+    """Return a column of strings that are of a kind, with more info."""
+    values = replace(column.values, kind=kind, info={**column.values.info, **info})
+    item = replace(column.item, item=values) if isinstance(column.item, ListOf) else values
+    return replace(column, item=item)

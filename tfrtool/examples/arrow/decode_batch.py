@@ -17,9 +17,10 @@ from tfrtool.examples.arrow.arrays import (
     strings_array,
     struct_array,
 )
-from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, DecodedColumns, Form
+from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, DecodedColumns
 from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name, is_utf8
+from tfrtool.examples.fields import Null
 
 _NAMES = {NONE: "no value"} | {tag: dtype.value for dtype, tag in TAGS.items()}
 _MOST_BYTES = 2**31 - 1024
@@ -205,12 +206,12 @@ class _Table:
                     list_array(pa.list_(TYPES[dtype]), size, places[of_kind], counts, values)
                 )
             return struct_array(FEATURE, size, places, parts)
-        fits, form = kind == TAGS[column.dtype], column.form
-        takes_unset = form in (Form.UNSET, Form.ANY) or self._unset_is_absent
-        takes_unset |= column.is_list and form is not Form.SCALAR
+        fits, null = kind == TAGS[column.dtype], column.null
+        takes_unset = null in (Null.UNSET, Null.ANY) or self._unset_is_absent
+        takes_unset |= column.is_list and not column.is_scalar
         wrong = np.flatnonzero(~fits & (kind != NONE) if takes_unset else ~fits)
         self._refuse(column, rows[wrong], lambda index: _NAMES[int(kind[wrong[index]])])
-        if form.is_single and form not in (Form.OPTIONAL, Form.ANY):
+        if column.is_single and null not in (Null.ABSENT, Null.ANY):
             missing = np.delete(np.arange(size), places)
             self._refuse(column, missing, lambda _: "no feature")
         if not fits.all():
@@ -218,9 +219,9 @@ class _Table:
         values, counts = self._values(column.dtype, rows, start, end)
         if column.is_text:
             values = self._texts(column, np.repeat(rows, counts), values)
-        if form is Form.LIST:
+        if not column.is_single:
             return list_array(pa.list_(column.value_type), size, places, counts, values)
-        wrong = np.flatnonzero(counts > 1 if form in (Form.EMPTY, Form.ANY) else counts != 1)
+        wrong = np.flatnonzero(counts > 1 if null in (Null.EMPTY, Null.ANY) else counts != 1)
         self._refuse(column, rows[wrong], lambda index: f"{counts[wrong[index]]} values")
         if self.misfits:
             return pa.nulls(size, column.value_type)
@@ -238,8 +239,8 @@ class _Table:
     def _refuse(self, column: Column, rows: Ints, found: Callable[[int], str]) -> None:
         name = repr(feature_name(column.key))
         dtype = column.dtype.value if column.dtype else "a list"
-        count = {Form.SCALAR: "one"}.get(column.form, "at most one")
-        expected = f"{count} {dtype} value" if column.form.is_single else f"{dtype} values"
+        count = "one" if column.is_scalar else "at most one"
+        expected = f"{count} {dtype} value" if column.is_single else f"{dtype} values"
         for index, row in enumerate(rows.tolist()):
             why = f"feature {name}: expected {expected}, found {found(index)}"
             self.misfits.setdefault(row, why)

@@ -14,10 +14,10 @@ from tfrtool.examples.arrow.columns import (
     Column,
     Columns,
     DecodedColumns,
-    Form,
 )
 from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Null
 from tfrtool.records.wire import varint
 
 _NOTHING = strings_array([b""], np.int64)[0]
@@ -27,7 +27,7 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     """Return the payloads of a record batch that has the types of these columns.
 
     They are the bytes of `encode_example`; or those of the column ``_payload``, where it is there.
-    A null in a column of one value is what its form says, and else a feature that is absent.
+    A null in a column of one value is what it stands for there, and else a feature that is absent.
     """
     if isinstance(columns, DecodedColumns) and EXACT not in batch.schema.names:
         return columns.encode(batch)
@@ -71,8 +71,9 @@ def _entries(column: Column, array: pa.Array) -> pa.Array:
 def _features(column: Column, array: pa.Array) -> pa.Array:
     """Return messages tf.train.Feature, null where there is none."""
     if column.dtype is not None:
-        features = _of_kind(column.dtype, array, lists=column.form is Form.LIST)
-        null = {Form.EMPTY: bytes([TAGS[column.dtype], 0]), Form.UNSET: b""}.get(column.form)
+        features = _of_kind(column.dtype, array, lists=not column.is_single)
+        nulls = {Null.EMPTY: bytes([TAGS[column.dtype], 0]), Null.UNSET: b""}
+        null = None if column.null is None else nulls.get(column.null)
         return features if null is None else features.fill_null(null)
     kinds = zip(TAGS, array.flatten(), strict=True)
     parts = [_of_kind(dtype, part, lists=True) for dtype, part in kinds]

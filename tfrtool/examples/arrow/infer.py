@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array, strings_array
-from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.columns import Column, Columns, stored_values, with_kind
 from tfrtool.examples.arrow.scan import (
     FIRST,
     FLOATS,
@@ -24,6 +24,7 @@ from tfrtool.examples.arrow.scan import (
 )
 from tfrtool.examples.content import count_controls, is_plain_text, is_utf8
 from tfrtool.examples.example import DType, PayloadKind, classify_payload, count_event_values
+from tfrtool.examples.fields import Kind, Null
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
 _KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
@@ -139,17 +140,18 @@ class ColumnsFold(SchemaFold):
 
         def column(feature: FeatureStatistics, records: int) -> Column:
             found, dtypes = _column(feature, records), [*feature.dtypes] or [DType.STRING]
-            if not lists and len(dtypes) == 1 and found.form is not Form.SCALAR:
-                form = _optional_form(feature, records, exact=exact)
-                found = found if form is None else replace(found, form=form, dtype=dtypes[0])
-                if _has_single_steps(feature):
-                    found = replace(found, form=Form.SCALAR)
+            if not lists and len(dtypes) == 1 and not found.is_scalar:
+                null = _null_of(feature, records, exact=exact)
+                if null is not None:
+                    found = replace(found, item=stored_values(dtypes[0], null.info))
+                elif _has_single_steps(feature):
+                    found = replace(found, item=found.values)
             strings = feature.values.get(DType.STRING)
             if found.dtype is not DType.STRING:
                 return found
-            if strings is None:
-                return replace(found, is_text=True)
-            return replace(found, is_text=strings.is_text, is_utf8=strings.is_utf8)
+            if strings is None or strings.is_text:
+                return with_kind(found, Kind.TEXT)
+            return with_kind(found, Kind.BYTES, is_utf8=strings.is_utf8)
 
         return self._columns(column)
 
@@ -295,25 +297,24 @@ def _column(feature: FeatureStatistics, records: int) -> Column:
     if feature.unset and not (feature.is_list and len(dtypes) == 1):
         dtypes.append(None)
     dtype = dtypes[0] if len(dtypes) == 1 else None
-    form = Form.FEATURE if dtype is None else Form.LIST
     others = sum(kind.several + kind.empty for kind in feature.kinds.values())
     if dtype and not feature.is_list and feature.present == records and not others:
-        form = Form.SCALAR
-    return Column(key=feature.key, form=form, dtype=dtype, is_list=feature.is_list)
+        return Column(key=feature.key, item=stored_values(dtype))
+    return Column.of_lists(feature.key, dtype, is_list=feature.is_list)
 
 
-def _optional_form(feature: FeatureStatistics, records: int, *, exact: bool) -> Form | None:
-    """Return how nullable single values hold a feature of at most one type, if they do."""
+def _null_of(feature: FeatureStatistics, records: int, *, exact: bool) -> Null | None:
+    """Return what null stands for if single values hold a feature of at most one type."""
     kinds = feature.kinds.values()
     if feature.is_list or any(kind.several for kind in kinds):
         return None
     reasons = {
-        Form.OPTIONAL: records - feature.present - feature.unset,
-        Form.EMPTY: sum(kind.empty for kind in kinds),
-        Form.UNSET: feature.unset,
+        Null.ABSENT: records - feature.present - feature.unset,
+        Null.EMPTY: sum(kind.empty for kind in kinds),
+        Null.UNSET: feature.unset,
     }
-    found = [form for form, count in reasons.items() if count]
-    return found[0] if len(found) == 1 else None if exact else Form.ANY
+    found = [null for null, count in reasons.items() if count]
+    return found[0] if len(found) == 1 else None if exact else Null.ANY
 
 
 def _has_single_steps(feature: FeatureStatistics) -> bool:

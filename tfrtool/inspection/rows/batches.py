@@ -234,7 +234,7 @@ def _label_candidates(columns: Columns) -> tuple[Collection[str], ...]:
         return (columns.numbers,)
     names = zip(columns.names, columns.columns, strict=False)
     numbers = {n: c for n, c in names if c.dtype is DType.INT64 and not c.is_list}
-    return [name for name, one in numbers.items() if one.form.is_single], [*numbers]
+    return [name for name, one in numbers.items() if one.is_single], [*numbers]
 
 
 def class_names_of(labels: pa.Array, names: Sequence[str]) -> pa.Array:

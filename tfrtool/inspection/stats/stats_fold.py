@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.arrays import strings_array
-from tfrtool.examples.arrow.columns import Column, Columns, Form
+from tfrtool.examples.arrow.columns import Column, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
 from tfrtool.examples.content import describe_bytes, png_form
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name
@@ -218,7 +218,7 @@ def _is_label(key: FeatureKey) -> bool:
 def column_parts(column: Column, array: pa.Array) -> Iterator[FeaturePart]:
     """Yield what a column holds, type by type."""
     present, numbers = len(array) - array.null_count, {}
-    if column.form is Form.SCALAR:
+    if column.is_scalar:
         ones = np.ones(present, np.int64)
         yield column.dtype, present, {"lengths": ones}, array
         return
