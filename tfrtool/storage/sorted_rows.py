@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
@@ -50,12 +50,13 @@ class SortedRows(Sequence[Row]):
             by: number of the columns to sort by.
             rows: the first rows to add.
         """
-        self._folder, self._by = folder, by
-        self._buffer: list[tuple[tuple[Any, ...], bytes]] = []
+        self._folder = folder
+        self._key = itemgetter(0 if by == 1 else slice(by))
+        self._keys, self._buffer = list[Any](), list[bytes]()  # no pairs: they cost the collector
         self._buffered = 0
         self._file: _RowFile | None = None  # runs of sorted rows; in the end, one
         self._runs = [0]  # where they start, and the end
-        self._last: tuple[Any, ...] | None = None
+        self._last: Any = None
         self._in_order, self._complete = True, False
         self._lock = threading.Lock()
         for row in rows:
@@ -64,7 +65,8 @@ class SortedRows(Sequence[Row]):
     def add(self, row: Row) -> None:
         """Add a row."""
         data = marshal.dumps(tuple(row), _FORMAT)
-        self._buffer.append((row[: self._by], data))
+        self._keys.append(self._key(row))
+        self._buffer.append(data)
         self._buffered += len(data)
         if len(self._buffer) >= _BUFFERED or self._buffered >= _BUFFERED_BYTES:
             self._spill()
@@ -91,30 +93,51 @@ class SortedRows(Sequence[Row]):
         """Yield the rows from one place in the order to another."""
         self._sort()
         stop = len(self) if stop is None else stop
-        pieces: Iterator[bytes] = (data for _, data in self._buffer[start:stop])
+        pieces = iter(self._buffer[start:stop])
         if self._file is not None:
             pieces = self._file.read(start, stop)
         # Written by this very process, to memory or a file that nobody else can open by a name.
         yield from map(marshal.loads, pieces)
+
+    def drain(self) -> Iterator[Row]:
+        """Yield all rows, without a merged copy of them on disk; after it, there are none."""
+        if self._file is None:
+            yield from self.read()
+            return
+        if self._buffer:
+            self._spill()
+        self._complete, file = True, self._file
+        runs = [map(marshal.loads, file.read(*ends)) for ends in pairwise(self._runs)]
+        self._file, self._runs = None, [0]
+        if self._in_order:
+            yield from chain.from_iterable(runs)
+        else:
+            yield from heapq.merge(*runs, key=self._key)
 
     def _spill(self) -> None:
         if self._complete:
             raise ValueError("rows are added before the first look at them")
         if self._file is None:
             self._file = _RowFile(self._folder)
-        self._buffer.sort(key=itemgetter(0))
-        self._in_order &= self._last is None or self._last <= self._buffer[0][0]
-        self._last = self._buffer[-1][0]
-        self._file.add(data for _, data in self._buffer)
+        self._sort_buffer()
+        self._in_order &= self._last is None or self._last <= self._keys[0]
+        self._last = self._keys[-1]
+        self._file.add(self._buffer)
         self._runs.append(self._runs[-1] + len(self._buffer))
-        self._buffer, self._buffered = [], 0
+        self._keys, self._buffer, self._buffered = [], [], 0
+
+    def _sort_buffer(self) -> None:
+        order = sorted(range(len(self._keys)), key=self._keys.__getitem__)
+        self._keys, self._buffer = (
+            [items[at] for at in order] for items in (self._keys, self._buffer)
+        )
 
     def _sort(self) -> None:
         with self._lock:
             if self._complete:
                 return
             if self._file is None:
-                self._buffer.sort(key=itemgetter(0))
+                self._sort_buffer()
             elif self._buffer:
                 self._spill()
             if self._file is not None and not self._in_order:
@@ -124,11 +147,9 @@ class SortedRows(Sequence[Row]):
                 self._file = merged
             self._complete = True
 
-    def _keyed(
-        self, file: "_RowFile", start: int, stop: int
-    ) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+    def _keyed(self, file: "_RowFile", start: int, stop: int) -> Iterator[tuple[Any, bytes]]:
         for data in file.read(start, stop):
-            yield marshal.loads(data)[: self._by], data
+            yield self._key(marshal.loads(data)), data
 
 
 class _RowFile:

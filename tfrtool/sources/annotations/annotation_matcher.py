@@ -17,7 +17,6 @@ from tfrtool.sources.annotations.annotation_reader import (
     Box,
     ParsedImage,
     ParsedObject,
-    PlainObjects,
     masks_problem,
 )
 from tfrtool.sources.class_map import ClassMap
@@ -84,7 +83,6 @@ class _AnnotationMatcher:
         self._read = self._points = self._alone = 0
         self._splits, self._first = set[str](), dict[str, str]()  # where keys are annotated, or ""
         self._numbers: dict[str, int] = {}
-        self._are_own_classes = True
         self._used: Set[str] = frozenset()
         self._dropped, self._dropped_names = 0, set[str]()  # classes that are dropped
         for key, size, locator, problem in listing.entries:
@@ -115,8 +113,7 @@ class _AnnotationMatcher:
             classes = renamed
         if (path := self._options.labels) is not None:
             classes, others = read_class_list(as_path(path))
-        smallest = self._options.min_box
-        labels, self._are_own_classes = tuple(classes), path is None and not (chosen or smallest)
+        labels = tuple(classes)
         self._numbers = {name: number for number, name in enumerate(labels)}
         self._numbers |= {other: self._numbers[name] for other, name in others.items()}
         self._numbers |= {old: self._numbers.get(name, -1) for old, name in new.items()}
@@ -209,13 +206,7 @@ class _AnnotationMatcher:
             return
         first = self._first.get(key)
         rows: list[Any] = []  # plain tuples, which are packed as they are
-        others = image.objects
-        if isinstance(others, PlainObjects) and self._are_own_classes and not first:
-            rows.extend(others.fields)
-            points = (len(one[_KEYPOINTS - len(_OPTIONAL)]) // 3 for one in others.fields)
-            self._points = max(self._points, *points) if rows else self._points
-            others = ()
-        for one in others:
+        for one in image.objects:
             try:
                 fields = self._checked(key, one, *size, is_twice=bool(first))
             except _TooSmallError:
@@ -305,9 +296,7 @@ class _AnnotationMatcher:
                 width, height = height, width
         if min(width, height) < 1:
             raise UnfitError(f"invalid image size {width} x {height}")
-        if isinstance(image.objects, PlainObjects):
-            masks = 0
-        elif self._options.masks is Masks.PNG:
+        if self._options.masks is Masks.PNG:
             masks = sum(map(self._is_mask, image.objects))
         else:
             masks = sum(one.mask_size is not None for one in image.objects)

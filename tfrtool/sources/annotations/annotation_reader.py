@@ -57,29 +57,6 @@ class ParsedObject(NamedTuple):
     mask_size: tuple[int, int] | None = None  # width and height of a mask of run lengths
 
 
-class PlainObjects(Sequence[ParsedObject]):
-    """Valid objects of known classes with boxes inside of their image, and without masks.
-
-    Attributes:
-        fields: all fields of each `ObjectAnnotation`; its class is a place in the reader's.
-    """
-
-    def __init__(
-        self, fields: Sequence[tuple[Any, ...]], parse: Callable[[], Sequence[ParsedObject]]
-    ) -> None:
-        """Take the fields, and what returns the same objects as other readers have them."""
-        self.fields, self._parse = fields, parse
-
-    def __len__(self) -> int:
-        return len(self.fields)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._parse()[at]
-
-    def __iter__(self) -> Iterator[ParsedObject]:
-        return iter(self._parse())
-
-
 class ParsedImage(NamedTuple):
     """An image as its annotation file has it; nothing of it is trusted."""
 
