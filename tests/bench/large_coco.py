@@ -20,7 +20,7 @@ from tests.photos import image_bytes
 from tfrtool.examples.objects.record_features import Masks
 from tfrtool.sources.annotations.annotation_reader import ParsedImage
 from tfrtool.sources.annotations.coco import CocoReader
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.formats.json_lists import JsonFile
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

@@ -24,8 +24,9 @@ import pytest
 
 import tfrtool
 from tests.photos import image_bytes
-from tfrtool.sources.folders.class_layout import LabelFrom, arrange
+from tfrtool.sources.folders.class_layout import arrange
 from tfrtool.sources.folders.listing import Entry, Listing
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Item, Source
 
 __all__ = ["run"]

@@ -58,7 +58,14 @@ TEXTS |= {
     "sql",
 }
 TEXTS |= {"--split-labels"}
-TEXTS |= {"--annotations", "--column", "--label-column", "--labels", "--multi-label"}
+TEXTS |= {
+    "--annotations",
+    "--column",
+    "--label-column",
+    "--label-from",
+    "--labels",
+    "--multi-label",
+}
 TEXTS |= {"--delimiter", "--sample", "--decode-function", "--cycle-length", "--block-length"}
 TEXTS |= {
     "--batched-parse",

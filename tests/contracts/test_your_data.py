@@ -66,6 +66,11 @@ def _names() -> Splits:
     return {"train": ["cat", "cat", "dog"]}
 
 
+def _faces() -> Splits:
+    _photos("faces/25_0_1_20170109.jpg", "faces/100_1_0_20170110.jpg", "faces/7_1_2_20170111.jpg")
+    return {"train": ["0", "1", "1"]}
+
+
 def _folders_of_years() -> Splits:
     _photos("photos/2024/cat/1.jpg", "photos/2025/cat/2.jpg", "photos/2025/dog/1.jpg")
     return {"train": ["cat", "cat", "dog"]}
@@ -261,6 +266,7 @@ def _annotated(kind: str, folder: str, images: str, number: int = 0) -> Callable
 MAKERS_OF_ROWS: Mapping[str, Sequence[Callable[[], Splits]]] = {
     "photos shards": (_class_folders, _split_folders),
     "photos shards --label-from filename": (_names,),
+    r"faces shards --label-from '(?P<age>\d+)_(?P<label>\d)_'": (_faces,),
     "photos shards --label-depth 2": (_folders_of_years,),
     "photos shards --multi-label ';'": (_folders_of_several,),
     "photos shards --class-map names.csv": (_synsets,),

@@ -16,7 +16,7 @@ from tests.sources.trees import WRITERS
 from tfrtool.engines.ray_cluster import _pickled
 from tfrtool.examples.example import encode_example
 from tfrtool.sources.archives import SPOOL
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.storage.remote_path import remote_path
 from tfrtool.writing.run_options import JobSettings

@@ -10,8 +10,9 @@ import pytest
 from tests.annotated_sets import Scene, scenes, write_coco, write_voc, write_yolo
 from tests.sources.trees import WRITERS, open_tree, write_folder
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.class_layout import LabelFrom, arrange
+from tfrtool.sources.folders.class_layout import arrange
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 

@@ -16,7 +16,7 @@ import pytest
 import tfrtool
 from tests.sources.reading_tables import found, make_images, read, reasons
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sources.trees import contents, labelled, open_tree, write_folder
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.open_source import open_source
 
 TREE = {

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.sources.trees import open_tree
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 

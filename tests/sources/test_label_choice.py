@@ -10,7 +10,7 @@ import pytest
 from tests.sources.reading_tables import found, make_images, reasons
 from tfrtool.errors import SourceError, TfrtoolError, UsageError
 from tfrtool.examples.objects.record_features import LabelKind
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import read_class_list
 from tfrtool.sources.open_source import open_source

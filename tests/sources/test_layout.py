@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.class_layout import LabelFrom, arrange
+from tfrtool.sources.folders.class_layout import arrange
 from tfrtool.sources.folders.listing import Entry, FolderReader, Listing
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 
 NAME = LabelFrom.FILENAME

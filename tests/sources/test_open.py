@@ -21,7 +21,7 @@ from tests.photos import image_bytes, write_class_folders
 from tests.sources.trees import WRITERS, contents, labelled, open_tree, write_folder
 from tfrtool.errors import SourceError, UsageError
 from tfrtool.records.framing import frame
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.open_source import open_source
 
 _FOLDERS = st.sampled_from(["cat", "dog", "été", "train", "test", "Pet Images", "猫", ".x"])

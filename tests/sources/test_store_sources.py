@@ -13,7 +13,7 @@ from tests.photos import image_bytes
 from tests.sources.annotations.told import boxes, open_annotated
 from tests.sources.trees import WRITERS, contents, labelled
 from tfrtool.errors import SourceError, UsageError
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 

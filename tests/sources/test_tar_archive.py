@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.sources.trees import contents, labelled, open_tree, write_folder, write_tar
 from tfrtool.errors import SourceError, WriteError
 from tfrtool.sources.archives import SPOOL
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.open_source import open_source
 
 TREE = {"cat/1.jpg": b"one" * 400, "readme.txt": b"x" * 600, "dog/2.jpg": bytes(range(256)) * 4}

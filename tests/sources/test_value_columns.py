@@ -15,7 +15,7 @@ from tfrtool.errors import SourceError, UsageError
 from tfrtool.examples.example import DType
 from tfrtool.examples.objects.annotation import ExtraFeatures
 from tfrtool.examples.objects.record_features import ColumnKind, LabelKind
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 

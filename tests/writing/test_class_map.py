@@ -14,7 +14,7 @@ from tests.annotated_sets import SCENES, scenes, write_box_csv, write_coco
 from tests.photos import write_class_folders
 from tests.sources.annotations.told import boxes, objects_of, open_annotated, truth
 from tfrtool.cli import main
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.writing.write_report import WriteReport

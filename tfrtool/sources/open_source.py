@@ -21,7 +21,7 @@ from tfrtool.sources.folders.annotated import (
     names_pixels,
     shards_refusal,
 )
-from tfrtool.sources.folders.class_layout import LabelFrom, arrange
+from tfrtool.sources.folders.class_layout import arrange
 from tfrtool.sources.folders.listing import (
     Listing,
     is_clutter,
@@ -30,6 +30,7 @@ from tfrtool.sources.folders.listing import (
     list_directory,
     list_matches,
 )
+from tfrtool.sources.folders.name_pattern import LabelFrom, NamePattern, with_name_features
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.formats.arrow_magic import MAGICS
 from tfrtool.sources.items import Source, Starting
@@ -62,7 +63,7 @@ _DEFAULT = SourceOptions()
 
 def open_source(
     argument: str,
-    label_from: LabelFrom,
+    label_from: LabelFrom | NamePattern,
     scratch: Path,
     root: AnyPath | None = None,
     starting: Starting = nullcontext,
@@ -90,7 +91,7 @@ def open_source(
 
 def _open(
     argument: str,
-    label_from: LabelFrom,
+    label_from: LabelFrom | NamePattern,
     scratch: Path,
     root: AnyPath | None,
     starting: Starting,
@@ -111,7 +112,8 @@ def _open(
     if depth is not None and (listing is None or label_from is not LabelFrom.FOLDER):
         raise UsageError("--label-depth requires class folders", path=argument)
     if listing is None and label_from is not LabelFrom.FOLDER:
-        what = "--label-from filename doesn't apply: the source has its own labels"
+        name = "filename" if isinstance(label_from, LabelFrom) else "REGEX"
+        what = f"--label-from {name} doesn't apply: the source has its own labels"
         raise UsageError(what, path=argument)
     if options.split_labels and listing is None:
         raise UsageError("--split-labels requires folders of images", path=argument)
@@ -124,8 +126,9 @@ def _open(
         return choices or read_table(table, root, scratch, options)
     if tables and label_from is LabelFrom.FOLDER and listing is not None and not is_tree:
         return _read_with_tables(listing, tables, argument, scratch, root, options)
-    if options.columns:
-        raise UsageError("--column requires a table", path=argument)
+    if options.columns and not isinstance(label_from, NamePattern):
+        what = "--column requires a table, or --label-from with named groups"
+        raise UsageError(what, path=argument)
     for name in ("path_column", "label_column", "label_columns"):
         if getattr(options, name):
             raise UsageError(f"{option_name(name)} requires a table", path=argument)
@@ -135,7 +138,10 @@ def _open(
         from tfrtool.sources.tfds import read_tfds
 
         return read_tfds(argument.removeprefix(_TFDS), starting, scratch)
-    return arrange(listing, label_from, argument, scratch, depth, options.split_labels)
+    source = arrange(listing, label_from, argument, scratch, depth, options.split_labels)
+    if isinstance(label_from, NamePattern):
+        return with_name_features(source, label_from, options, argument, scratch)
+    return source
 
 
 def metadata_tables(folder: Path) -> dict[str, Path]:

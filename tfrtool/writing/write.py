@@ -10,7 +10,7 @@ from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import cores
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.images.recipe import Encode
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import parse_label_from
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import with_splits_merged
 from tfrtool.sources.open_source import TABLE_NAMES, open_source
@@ -141,7 +141,7 @@ def _open(argument: str, options: WriteOptions, scratch: Path) -> tuple[Source, 
     """Open the source; return it with the options that apply to it."""
     source = open_source(
         argument,
-        LabelFrom(options.label_from),
+        parse_label_from(options.label_from),
         scratch,
         options.root_path,
         options.starting,

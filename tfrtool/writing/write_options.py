@@ -35,9 +35,11 @@ _USUAL = SourceOptions()
 class WriteOptions(CompressionOptions):
     """What to write, and how."""
 
-    label_from: Literal["folder", "filename"] = option(
+    label_from: str = option(
         "folder",
-        "Take labels from folders (cat/1.jpg) or from file names (cat.1.jpg).",
+        "Take labels from folders (cat/1.jpg), from file names (cat.1.jpg), or from what REGEX "
+        "finds in paths. Its group 'label' is the label, and other named groups become features.",
+        metavar="folder|filename|REGEX",
         group="Source",
     )
     label_depth: int | None = option(

@@ -14,7 +14,7 @@ from tests.annotated_sets import SCENES, scenes, write_coco
 from tests.emulators import Bucket
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.annotation import ExtraFeatures, ObjectAnnotation
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

@@ -11,7 +11,7 @@ import pytest
 from tests.annotated_sets import scenes, write_coco
 from tests.sources.annotations.told import open_annotated
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.sources.annotations.told import boxes, listed, lost, objects_of, open_annotated
 from tfrtool.errors import SourceError
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.annotated_sets import Scene
 from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation
-from tfrtool.sources.folders.class_layout import LabelFrom
+from tfrtool.sources.folders.name_pattern import LabelFrom
 from tfrtool.sources.items import Source
 from tfrtool.sources.open_source import open_source
 from tfrtool.sources.source_options import SourceOptions

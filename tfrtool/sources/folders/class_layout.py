@@ -3,7 +3,6 @@
 One function serves all trees, so that an archive means the same as the folder that was packed.
 """
 
-import enum
 import os.path
 import re
 from collections import Counter
@@ -38,8 +37,10 @@ from tfrtool.sources.folders.listing import (
     size_problem,
     splits_in_order,
 )
+from tfrtool.sources.folders.name_pattern import LabelFrom, NamePattern
 from tfrtool.sources.folders.unread_images import why_unread
 from tfrtool.sources.items import Item, ItemTable, LeftOut, Source, label_problem
+from tfrtool.sources.tables.table_columns import sort_labels
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.limits import MAX_LISTED
 from tfrtool.storage.sorted_rows import SortedRows
@@ -48,24 +49,12 @@ _SHOWN, _MOST_TRIED = 5, 1000
 """Names in a message, and images that are looked up to see whether a list is theirs."""
 
 _NUMBERED = re.compile(r"[ ._-]\(?[0-9]")
-_NO_LABEL_IN_NAME = "no label in the file name before a dot, hyphen or underscore"
 _SEPARATED = re.compile(r"[._-]")
-
-
-class LabelFrom(enum.Enum):
-    """Where the label of a file comes from; the values are those of the CLI."""
-
-    FOLDER = "folder"
-    """The folder that it lies in: ``cat/1.jpg``."""
-    FILENAME = "filename"
-    """The part of its name before the first number that a dot, hyphen, underscore or space sets
-    apart: ``cat.1.jpg``, ``great_dane_1.jpg``, ``cat (1).jpg``. Without such a number, the part
-    before the first dot, hyphen or underscore: ``cat-asleep.jpg``."""
 
 
 def arrange(
     listing: Listing,
-    label_from: LabelFrom,
+    label_from: LabelFrom | NamePattern,
     where: str,
     scratch: Path | None = None,
     depth: int | None = None,
@@ -92,13 +81,13 @@ def arrange(
         UsageError: the depth is above the class folders, or there is no split for a list.
     """
     tree = _Tree(listing.entries, scratch)
-    is_named = label_from is LabelFrom.FILENAME
+    is_named = label_from is not LabelFrom.FOLDER
     layout = FolderLayout(tree.folders, is_named=is_named, depth=depth)
     if depth is not None and depth < (least := layout.least_depth(depth)):
         what = f"--label-depth must be at least {least}, got {depth}: the splits "
         what += f"{', '.join(sorted(layout.splits))} are above the class folders"
         raise UsageError(what, path=where)
-    labels = _ImageLabels(layout, tree, where, split_labels, is_named=is_named)
+    labels = _ImageLabels(layout, tree, where, split_labels, label_from)
     items = ItemTable(scratch)
     rejected, ignored = CappedList[LeftOut](MAX_LISTED), CappedList[LeftOut](MAX_LISTED)
     for key, size, locator, problem in tree.files():
@@ -129,7 +118,7 @@ def arrange(
         notices += _nested_notices(tree.folders, layout, labels.names, where)
     return Source(
         items=items,
-        labels=tuple(sorted(labels.names)),
+        labels=labels.in_order(),
         reader=listing.reader,
         notices=tuple(notices),
         splits=splits_in_order(labels.splits),
@@ -153,10 +142,9 @@ class _ImageLabels:
         tree: "_Tree",
         where: str,
         split_labels: Sequence[str],
-        *,
-        is_named: bool,
+        label_from: LabelFrom | NamePattern,
     ) -> None:
-        self._layout, self._where, self._is_named = layout, where, is_named
+        self._layout, self._where, self._label_from = layout, where, label_from
         self._meanings = dict[str, FolderMeaning]()  # by folders
         self._classes = dict[str | None, set[str]]()  # by split
         self._counts = Counter[str]()  # of images without labels, by split
@@ -188,8 +176,10 @@ class _ImageLabels:
                     split = name
                     break
             reason = f"not in {some_of([one.name for one in lists.values()], _SHOWN)}"
-        elif self._is_named and (split is not None or not self._layout.splits):
-            label, reason = _label_in_name(key), _NO_LABEL_IN_NAME
+        elif self._label_from is not LabelFrom.FOLDER and (
+            split is not None or not self._layout.splits
+        ):
+            label, reason = _label_in_name(key, self._label_from)
         elif split in self._unlabeled:
             label = ""
         if label and label not in self._classes.get(split, ()):
@@ -206,6 +196,12 @@ class _ImageLabels:
     def names(self) -> set[str]:
         """The labels that images have."""
         return set[str]().union(*self._classes.values()) - {""}
+
+    def in_order(self) -> tuple[str, ...]:
+        """Return the labels in the order of their classes; numbers of a pattern by their value."""
+        if isinstance(self._label_from, NamePattern):
+            return sort_labels(self.names)
+        return tuple(sorted(self.names))
 
     @property
     def splits(self) -> set[str]:
@@ -246,11 +242,14 @@ def _check_label(label: str, key: str, where: str) -> None:
         raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
 
 
-def _label_in_name(key: str) -> str | None:
+def _label_in_name(key: str, label_from: LabelFrom | NamePattern) -> tuple[str | None, str]:
+    """Return the label in a path, and why there may be none."""
+    if isinstance(label_from, NamePattern):
+        return label_from.label(key), "its path doesn't match --label-from"
     stem = key[key.rfind("/") + 1 : key.rfind(".")]
     match = _NUMBERED.search(stem) or _SEPARATED.search(stem)
     label = stem[: match.start()].rstrip(" ._-").strip() if match else ""
-    return label or None
+    return label or None, "no label in the file name before a dot, hyphen or underscore"
 
 
 def _nested_notices(
@@ -331,7 +330,7 @@ def _without_class(
 def _nothing(
     tree: _Tree,
     rejected: CappedList[LeftOut],
-    label_from: LabelFrom,
+    label_from: LabelFrom | NamePattern,
     where: str,
     depth: int | None,
 ) -> SourceError:
@@ -346,6 +345,9 @@ def _nothing(
         found = first and f"{printable(first.key)}: {first.reason}"
         return SourceError(what, path=where, found=found, hint=hint)
     found = f"{printable(rejected.entries[0].key)}: {rejected.entries[0].reason}"
+    if isinstance(label_from, NamePattern):
+        what = f"no image path matches --label-from '{printable(label_from.pattern[:80])}'"
+        return SourceError(what, path=where, found=found)
     if label_from is LabelFrom.FILENAME:
         what, expected = "no file name contains a label", "names such as cat.0.jpg"
         return SourceError(what, path=where, expected=expected, found=found)
