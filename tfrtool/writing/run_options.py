@@ -104,10 +104,12 @@ class RunOptions(Options):
             what = "a directory of shards can't have the name of a compressed file"
             hint = "choose another name, and use --compression to compress the shards"
             raise UsageError(what, path=folder, hint=hint)
-        identity = (getattr(self, key, None) for key in ("name", "version"))
-        name, version = dataset_identity(folder, *identity)
-        check_dataset_name(name)
-        check_version(version)
+        name, version = (getattr(self, key, None) for key in ("name", "version"))
+        if name is not None:
+            check_dataset_name(name)
+        if version is not None:
+            check_version(version)
+        name, version = dataset_identity(folder, name, version)
         return JobSettings(
             folder=folder,
             name=name,

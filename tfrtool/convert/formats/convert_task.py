@@ -51,13 +51,16 @@ class ConvertTask(FileTask):
         unusual, warnings, nulls = dict[str, None](), list[str](), Counter[str]()
         with target.write(path, self.after) as put:
             for batch in self._batches(read, faults, warnings.append, nulls):
-                with self._locating(tally.records):
-                    encoded = encode_batch(batch, self.after.columns) if payloads else []
-                tally.add(encoded)
+                encoded = list[bytes]()
+                if payloads:
+                    with self._locating(tally.records):
+                        encoded = encode_batch(batch, self.after.columns)
+                    tally.add(encoded)
+                else:
+                    tally.records += batch.num_rows
+                    tally.payload_bytes += batch.nbytes
                 if target.has_plain_nans and not self.after.exact:
                     unusual |= dict.fromkeys(columns_with_unusual_nans(batch))
-                if not payloads:
-                    tally.merge(Tally(records=batch.num_rows, payload_bytes=batch.nbytes))
                 put(encoded if target.payloads else batch)
         if self.verify != "none":
             piece = Piece(path=path, rows=tally.records)

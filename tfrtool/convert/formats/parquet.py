@@ -17,7 +17,6 @@ from tfrtool.convert.formats.record_format import (
     ReadPosition,
     Scan,
     WriteBatch,
-    naming_file,
 )
 from tfrtool.errors import SourceError
 from tfrtool.examples.arrow.columns import (
@@ -76,10 +75,6 @@ class ParquetFormat(Format):
 
     def scan(self, path: AnyPath) -> Scan:
         """Read the schema and where the row groups are."""
-        with naming_file(path):
-            return self._scan(path)
-
-    def _scan(self, path: AnyPath) -> Scan:
         facts = read_facts(path)
         check_column_count(max(len(facts.schema), facts.leaves), path)
         facts.check_unpacked(path)
