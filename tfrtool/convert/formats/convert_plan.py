@@ -184,7 +184,8 @@ def _plan_rows(request: ConvertRequest, scanned: ScannedFiles) -> RowPlan:
     """Return how the rows of files are read, and how they are written."""
     options, target = request.options, request.target_format
     before, notes = merge_contents(request, scanned)
-    before.columns.select([options.label_feature] if options.label_feature else [])
+    if options.label_feature:
+        before.columns.select([options.label_feature])  # an error if there is no such column
     extra = folder_columns(request, before)
     after = _written_content(with_folders(before, extra) if extra.columns else before, request)
     select, exploded = options.select or (), None
