@@ -41,7 +41,7 @@ from tfrtool.features.outputs import (
 )
 from tfrtool.features.outputs import hugging_face_features as tree_features
 from tfrtool.features.ranking_columns import nested_columns_of
-from tfrtool.inspection.rows.batches import LABEL_NAME
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, LABEL_NAME
 from tfrtool.sources.formats.parquet_reader import (
     ParquetFacts,
     hugging_face_features,
@@ -54,6 +54,9 @@ from tfrtool.storage.remote_path import AnyPath
 
 _GROUP_BYTES = 64 * 1024 * 1024
 """Of a row group in memory: what is held to write one, and what other readers take at once."""
+
+_BUFFER_BYTES = 1024 * 1024
+"""Bytes of a column that are read at once; by default it is a whole row group."""
 
 _HUGGING_FACE, _TFDS, _CLASS_FILES = b"huggingface", b"tfds", b"class_files"
 _NAMED = b"tfrtool.named"
@@ -125,10 +128,13 @@ class ParquetFormat(Format):
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
 
     def _written(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a file that was just written; each row group fits in memory."""
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            for group in range(file.num_row_groups):
-                yield from file.iter_batches(row_groups=[group], use_threads=False)
+        """Yield the rows of a file that was just written, in batches of about `BATCH_BYTES`."""
+        with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                rows = BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
+                rows = max(1, min(rows, BATCH_RECORDS))
+                yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
 
     def decode(
         self, rows: pa.RecordBatch, content: Content, path: AnyPath, first: int
@@ -231,7 +237,7 @@ class ArrowFormat(ParquetFormat):
     def _written(self, path: AnyPath) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a file that was just written."""
         opened = pa.ipc.open_stream if path.suffix.lower() == ".arrows" else pa.ipc.open_file
-        with pa.OSFile(str(path)) as file, opened(file) as reader:
+        with pa.memory_map(str(path)) as file, opened(file) as reader:
             if isinstance(reader, pa.RecordBatchStreamReader):
                 yield from reader
             else:
