@@ -87,6 +87,50 @@ def _synsets() -> Splits:
     return {"train": ["cat", "dog"]}
 
 
+def _nested_splits() -> Splits:
+    _photos("intel/seg_train/seg_train/sea/1.jpg", "intel/seg_test/seg_test/sea/2.jpg")
+    _photo(Path("intel/seg_pred/seg_pred/3.jpg"), 3)
+    return {"train": ["sea"], "test": ["sea"], "pred": [""]}
+
+
+def _tiny_imagenet() -> Splits:
+    _photos(
+        "tiny/train/n02123045/images/1.JPEG", "tiny/val/images/2.JPEG", "tiny/test/images/3.JPEG"
+    )
+    Path("tiny/val/val_annotations.txt").write_text("2.JPEG\tn02123045\t0\t0\t9\t9\n")
+    Path("tiny/words.txt").write_text("n02123045\ttabby, tabby cat\nn02084071\tdog\n")
+    return {"train": ["tabby, tabby cat"], "validation": ["tabby, tabby cat"], "test": [""]}
+
+
+def _imagenet() -> Splits:
+    _photos("imagenet/CLS-LOC/train/n02123045/1.JPEG", "imagenet/CLS-LOC/val/ILSVRC2012_val_1.JPEG")
+    row = "ILSVRC2012_val_1,n02123045 1 2 3 4 "
+    Path("imagenet/LOC_val_solution.csv").write_text(f"ImageId,PredictionString\n{row}\n")
+    Path("imagenet/LOC_synset_mapping.txt").write_text(
+        "n02084071 dog\nn02123045 tabby, tabby cat\n"
+    )
+    return {"train": ["tabby, tabby cat"], "validation": ["tabby, tabby cat"]}
+
+
+def _label_list() -> Splits:
+    _photos("photos/train/cat/1.jpg", "photos/val/2.jpg")
+    Path("val.txt").write_text("2.jpg cat\n")
+    return {"train": ["cat"], "validation": ["cat"]}
+
+
+def _inaturalist() -> Splits:
+    _photos("images/Plants/1/a.jpg", "images/Plants/1/b.jpg")
+    images = [
+        {"id": 7, "file_name": "images/Plants/1/a.jpg"},
+        {"id": 8, "file_name": "images/Plants/1/b.jpg"},
+    ]
+    found = [{"id": n, "image_id": n, "category_id": n - 7} for n in (7, 8)]
+    names = [{"id": 0, "name": "Abies alba"}, {"id": 1, "name": "Acer rubrum"}]
+    content = {"images": images, "annotations": found, "categories": names}
+    Path("train2019.json").write_text(json.dumps(content))
+    return {"train": ["Abies alba", "Acer rubrum"]}
+
+
 def _zip() -> Splits:
     splits = _class_folders()
     with zipfile.ZipFile("photos.zip", "w") as archive:
@@ -270,6 +314,11 @@ MAKERS_OF_ROWS: Mapping[str, Sequence[Callable[[], Splits]]] = {
     "photos shards --label-depth 2": (_folders_of_years,),
     "photos shards --multi-label ';'": (_folders_of_several,),
     "photos shards --class-map names.csv": (_synsets,),
+    "intel shards": (_nested_splits,),
+    "tiny shards --class-map tiny/words.txt": (_tiny_imagenet,),
+    "imagenet shards --labels imagenet/LOC_synset_mapping.txt": (_imagenet,),
+    "photos shards --split-labels validation=val.txt": (_label_list,),
+    "images shards --annotations coco:train2019.json": (_inaturalist,),
     "photos.zip shards": (_zip,),
     "labels.csv shards": (_paths, _paths_of_another_machine, _columns_of_classes),
     "train.csv shards --root train_images --label-column diagnosis": (_ids,),
@@ -314,7 +363,8 @@ def test_every_row_has_its_files() -> None:
 def _classes(record: Mapping[str, Any], names: Sequence[str]) -> str:
     if "image/object/class/label" in record:
         return "objects"
-    return " ".join(names[int(number)] for number in np.atleast_1d(record.get("label", ())))
+    numbers = np.atleast_1d(record.get("label", ()))
+    return " ".join(names[int(number)] for number in numbers if number >= 0)
 
 
 @pytest.mark.parametrize(

@@ -360,8 +360,9 @@ def _nothing(
         "move them into one folder per class; or use --label-from filename for names such as "
         "cat.0.jpg, or --split-labels NAME=FILE for lists"
     )
-    if tree.table and not Path(where).is_dir():
-        hint = f"unpack it, and pass the folder: {printable(tree.table)} has the labels"
+    table = tree.table or min(tree.lists.values(), default="")
+    if table and not Path(where).is_dir():
+        hint = f"unpack it, and pass the folder: {printable(table)} has the labels"
     elif (command := annotations_hint(where)) is not None:
         hint = f"run {command} to write both"
     expected = "folders such as cat/ and dog/ with images in them"
