@@ -245,6 +245,7 @@ def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFi
     )
     assert f"profile  {tmp_path / 'logs'}" in output.out
     assert "kept the weights of the best epoch" in output.out
+    assert output.out.endswith(f"  tensorboard --logdir {tmp_path / 'logs'}\n")
     assert "mixed_bfloat16" in output.out
     assert output.err.count("mixed_bfloat16 is slower") == 1
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"train", "plugins"}

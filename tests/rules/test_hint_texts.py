@@ -76,7 +76,7 @@ def test_options_that_messages_name_exist() -> None:
     commands = [*cli.commands.values(), *cli.commands["inspect"].commands.values()]  # type: ignore[attr-defined]
     known = {name for one in commands for option in one.params for name in option.opts}
     known |= {name for one in commands for option in one.params for name in option.secondary_opts}
-    known |= {"--help", "--version", "--ignore-zeros", "--head"}
+    known |= {"--help", "--version", "--ignore-zeros", "--head", "--logdir"}
     known |= {"--descriptor", "--include"}  # of protoc, up to an underscore
     package, unknown = Path(tfrtool.__file__).parent, []
     for path in sorted(package.rglob("*.py")):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tests.datasets import image_payload, write_foreign
+from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.more import more
 from tests.photos import write_class_folders
 from tests.training.conftest import Told
@@ -53,6 +53,30 @@ def test_plan_steps_and_epochs_are_told_in_order(finished: Told) -> None:
     history = json.loads((finished.out / "history.json").read_text())
     assert history["epochs"] == [epoch.to_json() for epoch in epochs]
     assert (finished.out / "history.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_several_splits_are_one(tmp_path: Path) -> None:
+    """As in cross-validation: all folds but one are trained on, also if a record is damaged."""
+    source = write_class_folders(tmp_path / "photos", count=6)
+    folds = {"f0": 0.5, "f1": 0.25, "f2": 0.25}
+    tfrtool.write(source, tmp_path / "d", splits=folds, shards=1)
+    dataset = tfrtool.dataset(tmp_path / "d")
+    options = small_options(tmp_path / "d", split="f0,f1", validation="f2", cache="none")
+    counts = [dataset.split(name).records for name in folds]
+    plan = planned(**options)
+    assert (plan.train_images, plan.validation_images) == (counts[0] + counts[1], counts[2])
+    parts = [
+        batch[0].numpy()
+        for split in ("f0", "f1", "f0,f1")
+        for batch in dataset.load(split, image_size=8, training=False, batch_size=99)
+    ]
+    assert sorted(map(bytes, [*parts[0], *parts[1]])) == sorted(map(bytes, parts[2]))
+    flip_bit(next((tmp_path / "d").glob("*-f0.tfrecord*")), 200)
+    plan = planned(**options, on_error="skip")
+    assert (plan.train_images, plan.skipped) == (counts[0] + counts[1] - 1, 1)
+    for split, problem in (("f0,f2", "'f2' can't be used for both"), ("f0,f0", "a split twice")):
+        with pytest.raises(UsageError, match=problem):
+            train(**options | {"split": split})
 
 
 def _check_epochs(report: TrainReport) -> None:

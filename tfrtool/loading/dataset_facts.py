@@ -1,7 +1,7 @@
 """The shards of a dataset by split, and how their images and labels are stored."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -156,8 +156,23 @@ class DatasetFacts(Shown):
             "task": self.task.value,
         }
 
+    def split_names(self, name: str) -> tuple[str, ...]:
+        """Return the splits that a name stands for: one, or several that are joined by commas."""
+        if name in self.splits or "," not in name:
+            return (name,)
+        names = tuple(part.strip() for part in name.split(","))
+        if len({*names}) < len(names):
+            raise UsageError(f"{name!r} names a split twice", path=self.directory)
+        return names
+
     def split(self, name: str) -> Split:
-        """Return a split by name; raise `UsageError` if it does not exist or has no records."""
+        """Return a split by name, or several such as "f0,f1" as one.
+
+        It is a `UsageError` if one does not exist or has no records.
+        """
+        names = self.split_names(name)
+        if len(names) > 1:
+            return _joined(name, [self.split(part) for part in names])
         if name in self.splits:
             return self.splits[name]
         problem = f"split {name!r} has no records" if name in self.empty_splits else None
@@ -191,6 +206,20 @@ class DatasetFacts(Shown):
                 raise DatasetError(what, path=shard, expected=expected, found=found)
             files.append(file)
         return replace(split, shards=tuple(files))
+
+
+def _joined(name: str, splits: Sequence[Split]) -> Split:
+    """Return splits as one, in their order."""
+    kinds = {split.compression.value for split in splits}
+    if len(kinds) > 1:
+        what = f"splits {name!r} have different compressions"
+        raise UsageError(what, found=", ".join(sorted(kinds)))
+    return Split(
+        name=name,
+        shards=tuple(shard for split in splits for shard in split.shards),
+        lengths=tuple(length for split in splits for length in split.lengths),
+        compression=splits[0].compression,
+    )
 
 
 _UNNAMED, _OTHERS = "train", "all"

@@ -42,8 +42,8 @@ class EvaluateOptions(OwnModelOptions, OpenOptions):
 
     split: str | None = option(
         None,
-        "Split to evaluate on.  [default: test, validation or the only one]",
-        metavar="NAME",
+        "Split to evaluate on, or several as one.  [default: test, validation or the only one]",
+        metavar="NAME[,NAME...]",
         group="Dataset",
     )
     batch_size: int = option(

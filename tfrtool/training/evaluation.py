@@ -276,7 +276,8 @@ def evaluate(
         clean, dropped = original, None
         if options.on_error == "skip":
             scratch = stack.enter_context(ScratchFolder())
-            clean, dropped = original.drop_corrupt(scratch, splits=[name], on_progress=on_progress)
+            names = original.split_names(name)
+            clean, dropped = original.drop_corrupt(scratch, splits=names, on_progress=on_progress)
         lines = None
         if folder is not None:
             lines = stack.enter_context(_new(folder / _PREDICTIONS, overwrite=overwrite))

@@ -202,7 +202,9 @@ class TrainOptions(OpenOptions):
 
     dataset: Any = None
     _: KW_ONLY
-    split: str = _dataset("train", "Split to train on.", metavar="NAME")
+    split: str = _dataset(
+        "train", "Split to train on, or several as one.", metavar="NAME[,NAME...]"
+    )
     validation: str | float | None = _dataset(
         None,
         "Split to validate on, or fraction of the training split to hold out.  [default: the split "

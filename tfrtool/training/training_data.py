@@ -98,7 +98,9 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
     original = opened(options.dataset, options)
     dataset, report = original, None
     if options.on_error == "skip":
-        splits = {options.split, _validation_split(original, options) or options.split}
+        splits = {*original.split_names(options.split)}
+        if (validated := _validation_split(original, options)) is not None:
+            splits |= {*original.split_names(validated)}
         dataset, report = original.drop_corrupt(
             scratch, splits=sorted(splits), on_progress=options.on_progress
         )
@@ -118,12 +120,16 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         training = replace(training, holdout=options.validation)
         validation = replace(training, held_out=True)
     elif (name := _validation_split(dataset, options)) is not None:
-        if name == options.split:
-            raise UsageError(f"split {name!r} can't be used for both training and validation")
+        both = {*dataset.split_names(options.split)}.intersection(dataset.split_names(name))
+        if both:
+            what = f"split {min(both)!r} can't be used for both training and validation"
+            raise UsageError(what)
         validation = replace(training, split=name)
     for part in (training, *filter(None, [validation])):
-        if part.split in dataset.unlabeled_splits:
-            raise DatasetError(f"split {part.split!r} has no labels", path=dataset.directory)
+        unlabeled = dataset.unlabeled_splits
+        for name in dataset.split_names(part.split):
+            if name in unlabeled:
+                raise DatasetError(f"split {name!r} has no labels", path=dataset.directory)
     parts: tuple[LoadOptions, ...] = (training,)
     if validation is not None:
         parts = (training, replace(validation, training=False, augment=None))
@@ -135,7 +141,10 @@ def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
         return options.validation
     if options.validation is not None:
         return None
-    usable = dataset.splits.keys() - {options.split, *dataset.unlabeled_splits}
+    usable = dataset.splits.keys() - {
+        *dataset.split_names(options.split),
+        *dataset.unlabeled_splits,
+    }
     return next((name for name in _VALIDATIONS if name in usable), None)
 
 

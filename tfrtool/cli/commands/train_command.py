@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +243,12 @@ def render_end(report: "TrainReport") -> str:
         f"exported {printable(str(one.path))}: probabilities differ by at most {one.difference:.1e}"
         for one in report.exported
     ]
+    if (folder := report.plan.options.profile_folder) is not None:
+        lines += [
+            "to open the profile:",
+            "  pip install tensorboard xprof",
+            f"  tensorboard --logdir {printable(shlex.quote(str(folder)))}",
+        ]
     if report.compared:
         lines += _comparison(report)
     return "\n".join(lines)
