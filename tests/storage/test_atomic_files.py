@@ -10,7 +10,7 @@ from tfrtool.storage.atomic_files import (
     delete_leftovers,
     leftovers,
     new_file,
-    new_file_by_name,
+    new_files_by_name,
     private_folder,
     temporary_name,
 )
@@ -126,7 +126,8 @@ def test_only_leftovers_of_the_dead_are_deleted(tmp_path: Path) -> None:
         (folder / "deep" / "a.csv").touch()
     (killed / LOCK).write_text("write 1\n")
     killed_file.touch()
-    with new_file(path) as file, new_file_by_name(path) as by_name:
+    with new_file(path) as file, new_files_by_name([path]) as own_folder:
+        by_name = own_folder / path.name
         file.write(b"one")
         by_name.write_bytes(b"two")
         delete_leftovers(path)

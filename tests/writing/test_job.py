@@ -18,7 +18,7 @@ from tfrtool.records.framing import frame
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_member
-from tfrtool.writing.job import FileTask, Job, JobPlan, report_records
+from tfrtool.writing.job import FileTask, Job, JobPlan, publish_records
 from tfrtool.writing.job_report import JobReport, Written
 from tfrtool.writing.run_options import Existing, JobSettings
 
@@ -65,9 +65,7 @@ def _run(
     plan, texts = JobPlan(tasks=tasks, options={"n": 1}), {"label.labels.txt": "a\n"}
     with Job(settings, "reshard") as job:
         job.begin(plan)
-        report = report_records(job, job.write(tasks), texts)
-        job.publish(report, texts)
-    return report
+        return publish_records(job, job.write(tasks), texts)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

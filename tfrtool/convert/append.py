@@ -47,15 +47,13 @@ from tfrtool.storage.atomic_files import linked
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
-from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, report_records
+from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, publish_records
 from tfrtool.writing.job_report import (
     Faults,
     FinishedFile,
     JobReport,
     ShardReport,
     Written,
-    split_infos,
-    split_reports,
 )
 from tfrtool.writing.publish import listed_shards, read_object
 from tfrtool.writing.run_options import JobSettings, dataset_identity
@@ -167,11 +165,7 @@ def append(
         plan = _plan_version(source, settings, before, options, job.scratch)
         job.begin(plan)
         files = job.write(plan.tasks)
-        splits = split_infos(split_reports(files))
-        texts = carried.texts(settings.name, settings.version, splits)
-        report = report_records(job, files, texts)
-        job.publish(report, texts)
-    return report
+        return publish_records(job, files, carried.texts(settings, files))
 
 
 def _new_version(root: AnyPath, options: AppendOptions) -> JobSettings:

@@ -11,13 +11,13 @@ from tfrtool.examples.tfds_metadata import (
     KEYPOINTS,
     LABEL_MAP,
     Json,
-    SplitInfo,
 )
 from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath
-from tfrtool.writing.job_report import dataset_texts
+from tfrtool.writing.job_report import FinishedFile, dataset_texts, split_infos, split_reports
+from tfrtool.writing.run_options import JobSettings
 
 _CLASSES = (".labels.txt", LABEL_MAP, KEYPOINTS)
 """What the files with class names end in."""
@@ -78,10 +78,10 @@ class CarriedMetadata:
             for name in sorted(names)
         ]
 
-    def texts(self, name: str, version: str, splits: Sequence[SplitInfo]) -> dict[str, str]:
-        """Return the files that describe a dataset of these splits, by their names, in order."""
-        info = {**self.info, "fileFormat": "tfrecord", "name": name, "version": version}
-        info["splits"] = [split.to_json() for split in splits]
+    def texts(self, settings: JobSettings, files: Iterable[FinishedFile]) -> dict[str, str]:
+        """Return the files that describe a dataset of these shards, by their names, in order."""
+        info = {**self.info, "fileFormat": "tfrecord", **settings.identity}
+        info["splits"] = [split.to_json() for split in split_infos(split_reports(files))]
         return dataset_texts(self.labels, self.features, info) | self.types.texts()
 
 

@@ -75,15 +75,13 @@ from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
-from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, report_records
+from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, publish_records
 from tfrtool.writing.job_report import (
     DROPPED,
     Faults,
     FinishedFile,
     JobReport,
     Written,
-    split_infos,
-    split_reports,
 )
 from tfrtool.writing.run_options import JobSettings
 
@@ -441,9 +439,7 @@ def edit(
             job.begin(plan)
             files = job.write(tasks)
             texts = _edited_texts(job, files, carried, changes, known) if job.folder else {}
-            report = report_records(job, files, texts)
-            job.publish(report, texts)
-    return report
+            return publish_records(job, files, texts)
 
 
 def _edited_texts(
@@ -454,12 +450,12 @@ def _edited_texts(
     known: Collection[str],
 ) -> dict[str, str]:
     """Return the metadata of edited files, which are in the folder of the job."""
-    splits, staged = split_infos(split_reports(files)), list[AnyPath]()
-    if job.folder and any(split.records for split in splits):
+    staged = list[AnyPath]()
+    if job.folder and any(file.shard.records for file in files):
         staged = [job.folder / file.shard.path for file in files]
     edit_class_metadata(changes.classes, carried.labels, carried.features)
     _edit_metadata(carried, changes, known, staged)
-    return carried.texts(job.settings.name, job.settings.version, splits)
+    return carried.texts(job.settings, files)
 
 
 def _changes_of(options: EditOptions, shards: Sequence[AnyPath]) -> Changes:

@@ -38,13 +38,11 @@ from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath
-from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, report_records
+from tfrtool.writing.job import FileTask, Job, JobPlan, numbered, publish_records
 from tfrtool.writing.job_report import (
     Faults,
     JobReport,
     Written,
-    split_infos,
-    split_reports,
 )
 from tfrtool.writing.run_options import JobSettings, check_shard_count, too_many_shards
 from tfrtool.writing.write_plan import cut_by_size
@@ -220,11 +218,7 @@ def copy_records(
         )
         job.begin(plan)
         files = job.write(tasks)
-        splits = split_infos(split_reports(files))
-        texts = carried.texts(settings.name, settings.version, splits)
-        report = report_records(job, files, texts)
-        job.publish(report, texts)
-    return report
+        return publish_records(job, files, carried.texts(settings, files))
 
 
 def _written_as(options: CopyOptions, shuffle_seed: int | None) -> dict[str, Any]:

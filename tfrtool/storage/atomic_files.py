@@ -165,19 +165,10 @@ def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def new_file_by_name(path: AnyPath) -> Iterator[Path]:
-    """Give a name to write a file under, for what takes no open file; else it is `new_file`.
-
-    The name is that of ``path``, in a new private folder next to it, so that no link can be
-    followed.
-    """
-    with new_files_by_name([path]) as folder:
-        yield folder / path.name
-
-
-@contextmanager
 def new_files_by_name(paths: Sequence[AnyPath], *, replace: bool = True) -> Iterator[Path]:
     """Give a private folder to write files of these names in, which are moved out at the end.
+
+    It is for what takes no open file, as `new_file` gives one; no link can be followed.
 
     The paths are in the same folder or store. `FileExistsError` if one of them exists, unless
     ``replace``. No local file appears then; in a store, those before it do.

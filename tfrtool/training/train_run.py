@@ -31,7 +31,7 @@ from tfrtool.loading.options import Cache, LoadOptions, Rescale
 from tfrtool.loading.pipeline import load
 from tfrtool.records.crc import crc32c
 from tfrtool.storage.arguments import option_name
-from tfrtool.storage.atomic_files import delete_leftovers, new_file, new_file_by_name
+from tfrtool.storage.atomic_files import delete_leftovers, new_file, new_files_by_name
 from tfrtool.storage.lock import locked
 from tfrtool.storage.progress import Progress, activity, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
@@ -493,8 +493,9 @@ class TrainingRun:
             targets=plan.targets,
             task=plan.task,
         )
-        with os_errors_as(WriteError, path, "can't be written"), new_file_by_name(path) as made:
-            save_model(made, self._classifier.core, plan.rescale, facts)
+        writing = os_errors_as(WriteError, path, "can't be written")
+        with writing, new_files_by_name([path]) as scratch:
+            save_model(scratch / path.name, self._classifier.core, plan.rescale, facts)
 
     def _save_history(self, out: Path, report: TrainReport) -> None:
         """Save history.json, history.png and labels.txt."""

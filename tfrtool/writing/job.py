@@ -201,7 +201,7 @@ class Job:
     @property
     def folder(self) -> AnyPath | None:
         """Where finished files are; None if this run writes none."""
-        return None if self._staged is None or self.before is not None else self._staged.target
+        return None if self._staged is None else self._staged.target
 
     def begin(self, plan: JobPlan) -> None:
         """Find out which files of a plan are finished; what another plan has left is deleted.
@@ -209,26 +209,26 @@ class Job:
         Raises:
             UsageError: there are too many files, or another dataset is complete.
         """
-        settings = self.settings
+        settings, names = self.settings, [task.name for task in plan.tasks]
         check_shard_count(len(plan.tasks), len({task.split for task in plan.tasks}))
         if settings.index:
             plan = replace(plan, options={**plan.options, "index": True})
         self.plan, self._digest = plan, plan.digest(settings.command)
         if self._staged is None:
+            self._finished = {task.name: _planned_file(task) for task in plan.tasks}
             return
-        digest, names = self._digest, [task.name for task in plan.tasks]
+        complete = None
         if settings.existing is Existing.RESUME:
             resumes = self._staged.resumed
-            complete = complete_shards(digest, settings, names, interrupted=resumes)
-            if complete is not None:
-                self.before = read_object(settings.folder / REPORT)
-                shards = {shard.path: shard for shard in complete}
-                for task in plan.tasks:
-                    file = FinishedFile(shard=shards[task.name], split=task.split)
-                    self._finished[task.name] = file
-                return
-        self._finished = self._staged.begin(digest, names)
-        self._resumed = len(self._finished)
+            complete = complete_shards(self._digest, settings, names, interrupted=resumes)
+        if complete is None:
+            self._finished = self._staged.begin(self._digest, names)
+            self._resumed = len(self._finished)
+            return
+        self.before, self._staged = read_object(settings.folder / REPORT), None
+        shards = {shard.path: shard for shard in complete}
+        for task in plan.tasks:
+            self._finished[task.name] = FinishedFile(shard=shards[task.name], split=task.split)
 
     def write(self, tasks: Sequence[FileTask]) -> list[FinishedFile]:
         """Write the files that are not finished yet; return all, in the order of the tasks.
@@ -238,15 +238,12 @@ class Job:
             ShardError: a source can't be read, or a worker process died.
             DatasetError: there are faults, and no intact record.
         """
-        if self._staged is None:
-            return [_planned_file(task) for task in tasks]
-        if self.before is None:
+        if self._staged is not None:
             self._write_rest(tasks, self._staged)
         files = [self._finished[task.name] for task in tasks]
         faults = [*self.plan.faults.entries, *(fault for file in files for fault in file.faults)]
-        if self.before is None and faults and not any(file.shard.records for file in files):
-            is_read = _records_read(self.plan, files).records
-            what = "used" if is_read else "read"
+        if self._staged and faults and not any(file.shard.records for file in files):
+            what = "used" if _records_read(self.plan, files).records else "read"
             found = faults[0].fault.message
             raise DatasetError(f"no record can be {what}", path=faults[0].path, found=found)
         return files
@@ -273,7 +270,7 @@ class Job:
     def facts(self) -> dict[str, Any]:
         """Return the fields that the reports of all runs share."""
         warnings = [*self.plan.warnings]
-        if self.folder and self._staged and self._staged.left and not self._resumed:
+        if self._staged is not None and self._staged.left and not self._resumed:
             warnings.append(_STARTED_OVER)
         return {
             "dataset": self.settings.folder,
@@ -296,7 +293,7 @@ class Job:
             report: the report.
             texts: other metadata files, by name in the order of appearance.
         """
-        if self._staged is not None and self.before is None:
+        if self._staged is not None:
             shards = [self._finished[task.name].shard for task in self.plan.tasks]
             self._staged.publish(shards, {**texts, REPORT: json_text(report.to_json())})
 
@@ -352,8 +349,8 @@ def _warnings(files: Sequence[FinishedFile]) -> list[str]:
     return [*noted, *(f"{text}: {human_count(rows, 'row')}" for text, rows in counted)]
 
 
-def report_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, str]) -> JobReport:
-    """Return the report of a job that copies or changes records.
+def publish_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, str]) -> JobReport:
+    """Publish the files of a job that copies or changes records; return its report.
 
     Args:
         job: the job, which has written its files.
@@ -378,5 +375,6 @@ def report_records(job: Job, files: Sequence[FinishedFile], texts: Mapping[str, 
         dropped=_summed(files, DROPPED),
         **{**facts, "warnings": (*facts["warnings"], *_warnings(files))},
     )
+    job.publish(report, texts)
     before = job.before or {}
     return replace(report, **{key: before[key] for key in _KEPT if key in before})

@@ -18,8 +18,8 @@ from tfrtool.features.schema_files import SCHEMA
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.writing.job import Job, report_records
-from tfrtool.writing.job_report import JobReport, split_infos, split_reports
+from tfrtool.writing.job import Job, publish_records
+from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.run_options import JobSettings
 
 
@@ -104,7 +104,5 @@ def _write(plan: ConvertPlan) -> JobReport:
     with output as settings, Job(settings, "convert") as job:
         job.begin(plan.job_plan())
         files = job.write(plan.tasks)
-        texts = plan.metadata(split_infos(split_reports(files)))
-        report = report_records(job, files, texts)
-        job.publish(report, texts)
+        report = publish_records(job, files, plan.metadata(files))
     return replace(report, dataset=request.target) if request.single else report

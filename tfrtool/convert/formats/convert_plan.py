@@ -29,7 +29,7 @@ from tfrtool.convert.source_records import faults_of
 from tfrtool.errors import UsageError
 from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, feature_key
-from tfrtool.examples.tfds_metadata import DatasetInfo, SplitInfo
+from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.exploded_columns import ExplodedColumns
 from tfrtool.features.feature_columns import FeatureColumns
@@ -40,7 +40,7 @@ from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.records.framing import LocatedFault
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job import JobPlan
-from tfrtool.writing.job_report import Faults
+from tfrtool.writing.job_report import Faults, FinishedFile, split_infos, split_reports
 from tfrtool.writing.run_options import check_shard_count, too_many_shards
 
 
@@ -86,13 +86,13 @@ class ConvertPlan:
     faults: Faults
     has_schema: bool
 
-    def metadata(self, splits: Sequence[SplitInfo]) -> Mapping[str, str]:
-        """Return the texts of the files next to the records of splits, by name."""
+    def metadata(self, files: Sequence[FinishedFile]) -> Mapping[str, str]:
+        """Return the texts of the files next to written ones, by name."""
         content, settings = self.rows.after, self.request.settings
         info = DatasetInfo(
             name=settings.name,
             version=settings.version,
-            splits=tuple(splits),
+            splits=split_infos(split_reports(files)),
             image_feature=next(iter(content.images), None),
             label_feature=content.label or next(iter(content.class_names), None),
         )
