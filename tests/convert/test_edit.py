@@ -11,6 +11,7 @@ import pytest
 
 import tfrtool
 from tests.datasets import flip_bit, write_foreign, write_pets
+from tests.photos import image_bytes
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.parsing import parse_example
@@ -207,6 +208,24 @@ def test_metadata_is_made_anew_where_names_are_parts(pets: Path, tmp_path: Path)
     made = json.loads((tmp_path / "out" / "features.json").read_text())["featuresDict"]["features"]
     assert sorted(made) == ["image", "label", "name"]
     assert made["label"]["classLabel"] == {"numClasses": "2"}
+
+
+def test_metadata_of_earlier_versions_of_tfds(tmp_path: Path) -> None:
+    """Their features.json is read, and the edited dataset has the present form."""
+    source = tmp_path / "in"
+    source.mkdir()
+    record = tfrtool.encode_example({"photo": image_bytes(), "n": 1})
+    (source / "a-train.tfrecord-00000-of-00001").write_bytes(shard_of([record]))
+    image = {"shape": [None, None, 3], "dtype": "uint8", "encoding_format": "jpeg"}
+    number = {"shape": [], "dtype": "int64", "encoding": "none"}
+    parts = {"photo": {"type": "x.Image", "content": image}}
+    parts["n"] = {"type": "x.Tensor", "content": number}
+    older = {"type": "x.FeaturesDict", "content": parts}
+    (source / "features.json").write_text(json.dumps(older))
+    tfrtool.edit(source, tmp_path / "out", resize=(8, 6), rename={"n": "m"})
+    made = json.loads((tmp_path / "out" / "features.json").read_text())["featuresDict"]["features"]
+    assert made["photo"]["image"]["shape"]["dimensions"] == ["6", "8", "3"]
+    assert made["m"]["tensor"]["dtype"] == "int64"
 
 
 def test_an_edit_needs_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from tfrtool.examples.tfds_metadata import (
     Json,
 )
 from tfrtool.features.schema_files import SCHEMA, SchemaFields
+from tfrtool.features.tfds_tree import tfds_parts
 from tfrtool.storage.json_files import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath
@@ -91,7 +92,7 @@ def inferred_features(names: Collection[str], shards: Sequence[AnyPath]) -> dict
     from tfrtool.inspection.schema.shard_schema import infer_schema
 
     found = infer_schema(shards)
-    described = tfds_features(found.features, found.records).content["featuresDict"]["features"]
+    described = tfds_parts(tfds_features(found.features, found.records).content)
     return {
         name: feature
         for name, feature in described.items()

@@ -10,7 +10,15 @@ from tfrtool.errors import UsageError
 from tfrtool.examples.example import feature_name
 from tfrtool.examples.objects.label_map import label_map_text, parse_label_map
 from tfrtool.examples.objects.record_features import OBJECTS, TFDS_OBJECTS
-from tfrtool.examples.tfds_metadata import KEYPOINTS, LABEL_MAP, LABEL_SIGNS, Json, labels_file
+from tfrtool.examples.tfds_metadata import (
+    FEATURES,
+    KEYPOINTS,
+    LABEL_MAP,
+    LABEL_SIGNS,
+    Json,
+    labels_file,
+)
+from tfrtool.features.tfds_tree import with_tfds_facts
 from tfrtool.sources.class_map import ClassMap
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.writing.job_report import json_text
@@ -144,10 +152,12 @@ def _files_with_classes(
 
 def edit_class_metadata(
     edits: Sequence[ClassEdit], labels: dict[str, str], features: Json | None
-) -> None:
-    """Change the files with class names, and the number of classes in features.json."""
-    for one in edits:
-        _count_classes(features, one.label.split("/"), len(one.names))
+) -> Json | None:
+    """Change the files with class names; return features.json with the number of classes."""
+    for one in edits if features is not None else ():
+        with reading_metadata(FEATURES, "TFDS"):
+            facts = {"numClasses": str(len(one.names))}
+            features = with_tfds_facts(features, one.label, "classLabel", facts)
     for file, edit in {edit.file: edit for edit in edits}.items():
         labels[file] = edit.text
         if KEYPOINTS in labels:
@@ -159,16 +169,4 @@ def edit_class_metadata(
                 if new.get(name, name):
                     renamed.setdefault(new.get(name, name), entry)
             labels[KEYPOINTS] = json_text(renamed)
-
-
-def _count_classes(features: Any, parts: Sequence[str], count: int) -> None:
-    """Set the number of classes of a feature that TFDS describes, at any depth."""
-    if not isinstance(features, dict):
-        return
-    if not parts and "classLabel" in features:
-        features["classLabel"]["numClasses"] = str(count)
-    inner = features.get("featuresDict", {}).get("features", {})
-    for at in range(1, len(parts) + 1):
-        _count_classes(inner.get("/".join(parts[:at])), parts[at:], count)
-    if "sequence" in features:
-        _count_classes(features["sequence"].get("feature"), parts, count)
+    return features

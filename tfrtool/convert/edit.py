@@ -43,7 +43,7 @@ from tfrtool.examples.example import (
     feature_key,
     feature_name,
 )
-from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, leaves_of
+from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, image_sizes, leaves_of
 from tfrtool.examples.objects.record_features import OBJECTS
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tfds_metadata import (
@@ -51,13 +51,12 @@ from tfrtool.examples.tfds_metadata import (
     KEYPOINTS,
     LABEL_MAP,
     LABEL_SIGNS,
-    Json,
-    connector,
     dimensions,
     labels_file,
 )
 from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.features.stored_layout import stored_dtype, stored_features
+from tfrtool.features.tfds_tree import tfds_dict, tfds_parts, tree_of_tfds, with_tfds_facts
 from tfrtool.images.audit import RenderedImage, audit_image, render_image
 from tfrtool.images.decoder import quiet_pillow
 from tfrtool.images.recipe import Encode, ImageRecipe, Resize
@@ -453,7 +452,7 @@ def _edited_texts(
     staged = list[AnyPath]()
     if job.folder and any(file.shard.records for file in files):
         staged = [job.folder / file.shard.path for file in files]
-    edit_class_metadata(changes.classes, carried.labels, carried.features)
+    carried.features = edit_class_metadata(changes.classes, carried.labels, carried.features)
     _edit_metadata(carried, changes, known, staged)
     return carried.texts(job.settings, files)
 
@@ -563,8 +562,8 @@ def _edit_metadata(
     if carried.features is None:
         return
     with reading_metadata(FEATURES, "TFDS"):
-        before: dict[str, Json] = dict(carried.features["featuresDict"]["features"])
-    after: dict[str, Json] = {}
+        before = tfds_parts(carried.features)
+    after = dict[str, Any]()
     missing, touched = {*changes.added}, {*changes.cast, changes.image}
     for name, feature in before.items():
         parts = [one for one in known if one not in before and one.startswith(f"{name}/")]
@@ -577,13 +576,13 @@ def _edit_metadata(
             missing.update(new_names[one] for one in (name, *parts) if one in new_names)
     if missing and shards:
         after |= inferred_features(missing, shards)
+    carried.features = tfds_dict(after)
     if changes.image is not None and changes.recipe is not None and changes.recipe.resize:
-        image = after.get(new_names[changes.image], {}).get("image")
-        if image:
-            size = changes.recipe.resize
-            channels = int(image["shape"]["dimensions"][-1])
-            image["shape"] = dimensions(size.height or -1, size.width or -1, channels)
-    carried.features = connector("FeaturesDict", featuresDict={"features": after})
+        name, size = new_names[changes.image], changes.recipe.resize
+        image = tree_of_tfds(carried.features)[0].fields.get(name)
+        if isinstance(image, Values) and (sizes := image_sizes(image)):
+            facts = {"shape": dimensions(size.height or -1, size.width or -1, sizes[-1] or -1)}
+            carried.features = with_tfds_facts(carried.features, name, "image", facts)
 
 
 def _edit_supervised_keys(carried: CarriedMetadata, changes: Changes) -> None:

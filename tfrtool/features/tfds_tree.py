@@ -54,6 +54,44 @@ def tree_of_tfds(content: Any) -> tuple[Struct, tuple[str, ...]]:
     return root, tuple(notes)
 
 
+def tfds_parts(content: Any) -> dict[str, Json]:
+    """Return what features.json has of each feature, by name; in the present form, as it is.
+
+    Raises:
+        ValueError: it isn't such a file.
+    """
+    root, _ = tree_of_tfds(content)
+    parts = (content.get("featuresDict") or {}).get("features")
+    return dict(parts or {name: tfds_of_tree(item) for name, item in root.fields.items()})
+
+
+def tfds_dict(parts: Mapping[str, Json]) -> Json:
+    """Return the features.json of features."""
+    return connector("FeaturesDict", featuresDict={"features": parts})
+
+
+def with_tfds_facts(content: Any, path: str, key: str, facts: Mapping[str, Any]) -> Json:
+    """Return features.json with more facts under a key of the feature at a path, if it has that.
+
+    The others stay as they are, as TFDS has several spellings of the same.
+
+    Raises:
+        ValueError: it isn't such a file.
+    """
+
+    def changed(at: str, data: Json) -> Json:
+        if data.get("sequence"):
+            inner = data["sequence"]
+            return {**data, "sequence": {**inner, "feature": changed(at, inner["feature"])}}
+        if data.get("featuresDict"):
+            parts = data["featuresDict"].get("features", {})
+            parts = {name: changed(join(at, name), part) for name, part in parts.items()}
+            return {**data, "featuresDict": {"features": parts}}
+        return {**data, key: {**data[key], **facts}} if at == path and key in data else data
+
+    return changed("", tfds_dict(tfds_parts(content)))
+
+
 def _divisible_struct(root: Struct, path: str, notes: list[str], level: int) -> Struct:
     """Return a struct without what records don't store: structs of nothing, and unknown shapes."""
     fields: dict[str, Field] = {}
@@ -285,7 +323,7 @@ def tfds_of_tree(root: Field) -> Json:
     if isinstance(root, Struct):
         items = ((name, part) for name, part in root.fields.items() if not _is_mixed(part))
         parts = {name: tfds_of_tree(part) for name, part in items}
-        return connector("FeaturesDict", featuresDict={"features": parts})
+        return tfds_dict(parts)
     if isinstance(root, ListOf):
         name = "Dataset" if root.is_dataset else "Sequence"
         length = "-1" if root.length is None else str(root.length)
