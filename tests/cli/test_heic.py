@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable
@@ -97,6 +98,28 @@ def test_heic_is_listed_in_every_source(
     assert {entry["key"]: entry["reason"] for entry in report["rejected"]} == EXPECTED
     assert report["ignored"] == []
     assert report["splits"]["train"]["records"] == 1
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("suffix", [".zip", ".tar", ".tar.gz"])
+def test_images_without_suffix_in_archives(suffix: str, tmp_path: Path, run: Run) -> None:
+    """Members that are images by their content are listed, as those of a folder are."""
+    for key in ("cat/a.jpg", "cat/b", "dog/c.jpg_large", "dog/notes.txt", "dog/x.bin"):
+        (tmp_path / "in" / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / key).write_bytes(image_bytes() if key[-1] != "n" else bytes(99))
+    (tmp_path / "in" / "dog" / "d").write_bytes(BOX)
+    formats = {".zip": "zip", ".tar": "tar", ".tar.gz": "gztar"}
+    path = shutil.make_archive(str(tmp_path / "in"), formats[suffix], tmp_path / "in")
+    code, output, _ = run("write", path, tmp_path / "out", "--name", "p", "--dry-run", "--json")
+    report = json.loads(output)
+    unnamed = "image by its content, without a file name extension of images"
+    assert code == 3
+    assert {entry["key"]: entry["reason"] for entry in report["rejected"]} == {
+        "cat/b": f"a JPEG {unnamed}",
+        "dog/c.jpg_large": f"a JPEG {unnamed}",
+        "dog/d": f"a HEIC {unnamed}",
+    }
+    assert [entry["key"] for entry in report["ignored"]] == ["dog/notes.txt", "dog/x.bin"]
 
 
 @pytest.mark.usefixtures("no_decoder")

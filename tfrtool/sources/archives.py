@@ -16,14 +16,16 @@ import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfrtool.errors import SourceError, WriteError, os_errors_as, printable
 from tfrtool.records.count import reader_at
 from tfrtool.sources.folders.listing import Entry, Listing, is_clutter, is_image_name, size_problem
+from tfrtool.sources.folders.unread_images import why_unread_by_head
 from tfrtool.sources.items import DamagedItemError, Item
+from tfrtool.storage.image_brand import BRAND_BYTES
 from tfrtool.storage.limits import (
     MAX_ARCHIVE_HEADER_BYTES,
     MAX_ZIP_DIRECTORY_BYTES,
@@ -225,6 +227,9 @@ def _zip_members(path: str, stamp: Stamp, spool: Spool) -> Iterator[Entry]:
                     continue
                 if entry.problem is None and is_image_name(entry.key):
                     entry = entry._replace(locator=_unpack(archive, info, spool))
+                elif entry.problem is None and _zip_problem(info) is None:
+                    problem = why_unread_by_head(entry.key, partial(_head_of, archive, info))
+                    entry = entry._replace(problem=problem)
                 yield entry
             with open_regular(path) as again:
                 if stamp_of(again) != stamp:
@@ -233,6 +238,15 @@ def _zip_members(path: str, stamp: Stamp, spool: Spool) -> Iterator[Entry]:
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         what = f"truncated or damaged zip archive: {printable(str(error))}"
         raise SourceError(what, path=path, hint=_COPY_HINT) from error
+
+
+def _head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return the first bytes of a member; none if it is damaged."""
+    try:
+        with archive.open(info) as member:
+            return member.read(BRAND_BYTES)
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
+        return b""
 
 
 def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, spool: Spool) -> int:
@@ -393,6 +407,15 @@ def list_tar(path: str, scratch: Path) -> Listing:
     return Listing(_with_images(members, path), reader)
 
 
+def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    """Return the first bytes of what lies at an offset; the position stays."""
+    position = file.seek(0, os.SEEK_CUR)
+    file.seek(offset)
+    head = file.read(min(size, BRAND_BYTES))
+    file.seek(position)
+    return head
+
+
 def damaged_tar(path: str, where: str, error: Exception, offset: int | None = None) -> SourceError:
     """Return the error for an archive that is damaged."""
     what = f"truncated or damaged tar archive{where}: {error}"
@@ -415,8 +438,12 @@ def _tar_members(path: str, data: str, packed: int) -> Iterator[Entry]:
                 elif not header.isreg():
                     problem = _NOT_REGULAR
                 entry = None if header.isdir() else _entry(header.name, header.size, problem)
-                if entry is not None:
-                    yield entry._replace(locator=header.offset_data)
+                if entry is None:
+                    continue
+                if problem is None and entry.problem is None and not is_image_name(entry.key):
+                    read_head = partial(_read_at, file, header.offset_data, header.size)
+                    entry = entry._replace(problem=why_unread_by_head(entry.key, read_head))
+                yield entry._replace(locator=header.offset_data)
         except ValueError as error:
             raise damaged_tar(path, last, error, offset) from error
         rest = file.read(_LONGEST_PADDING)

@@ -1,6 +1,7 @@
 """Images that are not read: of unsupported formats, or with names that don't show an image."""
 
 import os
+from collections.abc import Callable
 
 from tfrtool.sources.folders.listing import FolderReader
 from tfrtool.sources.items import Item, ItemReader
@@ -48,30 +49,42 @@ def why_unread(key: str, reader: ItemReader) -> str | None:
     """Return why a file that looks like an image is not read; None if it doesn't look like one.
 
     It looks like one by its name, or else by its first bytes if it is a file of this machine.
+    Archives look at the first bytes of their members when they list them.
 
     Args:
         key: path of the file below its source, which `is_image_name` doesn't accept.
         reader: reads the files of the source.
     """
+
+    def read_head() -> bytes:
+        if not isinstance(reader, FolderReader):
+            return b""
+        path = reader.describe(Item(key=key, label="-", bytes=0))
+        return b"" if is_url(path) else _head_of(path)
+
+    return why_unread_by_head(key, read_head)
+
+
+def why_unread_by_head(key: str, read_head: Callable[[], bytes]) -> str | None:
+    """Return the same of a file whose first bytes, `BRAND_BYTES`, a function reads if needed."""
     _, dot, ending = key.rpartition(".")
     ending = ending.lower() if dot and "/" not in ending else ""
     if kind := _UNSUPPORTED.get(ending):
         return f"{kind} images are not supported"
-    if ending in _NO_IMAGES or not isinstance(reader, FolderReader):
+    if ending in _NO_IMAGES:
         return None
-    path = reader.describe(Item(key=key, label="-", bytes=0))
-    kind = None if is_url(path) else _kind_by_content(path)
+    head = read_head()
+    known = (kind for magic, at, kind in _SIGNATURES if head.startswith(magic, at))
+    kind = next(known, None) or image_brand(head)
     return kind and f"a {kind} image by its content, without a file name extension of images"
 
 
-def _kind_by_content(path: str) -> str | None:
+def _head_of(path: str) -> bytes:
     try:
         descriptor = open_descriptor(path)
         try:
-            head = os.read(descriptor, BRAND_BYTES)
+            return os.read(descriptor, BRAND_BYTES)
         finally:
             os.close(descriptor)
     except OSError:
-        return None  # nothing shows that it is an image
-    known = (kind for magic, at, kind in _SIGNATURES if head.startswith(magic, at))
-    return next(known, None) or image_brand(head)
+        return b""  # nothing shows that it is an image
