@@ -96,6 +96,10 @@ def test_a_class_may_be_called_test() -> None:
     source = _arrange("train/1.jpg", "car/1.jpg", "test/red/1.jpg")
     assert source.labels == ("car", "test", "train")
     assert source.splits == ()
+    assert source.notices[0] == "class folders named like splits: 'test', 'train'"
+    with pytest.raises(SourceError) as caught:  # another depth would mix them with the others
+        _arrange("cat/1.jpg", "dog/1.jpg", "test/cat/2.jpg")
+    assert caught.value.hint == "move them out of SOURCE"
 
 
 def test_a_test_split_without_class_folders_has_no_labels() -> None:

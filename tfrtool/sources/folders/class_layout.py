@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, printable, some_of
-from tfrtool.records.split_names import UNLABELED_SPLITS
+from tfrtool.records.split_names import UNLABELED_SPLITS, split_named
 from tfrtool.sources.folders.annotated import (
     METADATA_TABLES,
     annotations_at,
@@ -223,6 +223,10 @@ class _ImageLabels:
             if classes and not labels.labels & classes:
                 shown = some_of([repr(printable(one)) for one in sorted(labels.labels)], _SHOWN)
                 yield f"no class folder is named like a label of {printable(labels.name)}: {shown}"
+        likely = [one for one in sorted(self.names) if split_named(one)]
+        if likely and not self._layout.splits and self._label_from is LabelFrom.FOLDER:
+            shown = some_of([repr(printable(one)) for one in likely], _SHOWN)
+            yield f"class folders named like splits: {shown}"
         for split in sorted(self._layout.classless - self._unlabeled - {*self._lists}):
             what = f"split {split} has no class folders; use --split-labels {split}=FILE for a list"
             yield f"{what} of its labels"
@@ -266,7 +270,7 @@ def _nested_notices(
         first = first or (folder, label, depth)
         if names.intersection(map(str.casefold, inner)):
             hint = "move them out of SOURCE"
-            if len(depths) == 1:
+            if len(depths) == 1 and not any(map(split_named, folder.split("/"))):
                 hint += f", or use --label-depth {depth} to make them part of the enclosing class, "
                 hint += f"or --label-depth {depth + 1} for the folders inside"
             raise SourceError(
