@@ -1,6 +1,5 @@
 """Tasks on the nodes of a Ray cluster; a process or node that dies costs only its current task."""
 
-import importlib
 import io
 import os
 import pickle
@@ -45,10 +44,14 @@ _INLINE = 64 * 1024
 _SHOWN = "RAY_BACKEND_LOG_LEVEL"
 """If the environment has this variable, Ray's logs are shown."""
 
+_SKIPPED = "RAY_DEDUP_LOGS_SKIP_REGEX"
+"""What matches isn't printed, such as that a worker died, which Ray prints to standard output."""
+
 _SETTINGS = {
     # An unplugged cable is never noticed otherwise.
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
+    "RAY_py_gcs_connect_timeout_s": "5",  # minutes otherwise, if another service answers
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # each takes a second if the token is wrong
     "RAY_task_oom_retries": str(_RETRIES),  # without a limit otherwise
 }
@@ -61,9 +64,6 @@ _LOST = {
     "ObjectLostError": "its result was lost",
 }
 """Ray's errors for a task whose process or node died each time."""
-
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""The start of an HTTP/2 connection; the answer is a frame of type 4."""
 
 _AUTH_HINT = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE if it requires a token"
 _SHARED_HINT = "use paths that are the same on every node, as on a shared file system, or URLs"
@@ -189,8 +189,8 @@ class RayCluster(Engine):
         finally:
             if left := [call for call in order if call not in done]:
                 # In Ray's own thread: Ray aborts if another one cancels what that is completing.
-                trigger = ray.put(None)
-                trigger._on_completed(lambda _: [ray.cancel(call, force=True) for call in left])
+                trigger = ray.put(None).future()
+                trigger.add_done_callback(lambda _: [ray.cancel(call, force=True) for call in left])
                 # No task writes after this.
                 ray.wait(left, num_returns=len(left), timeout=_SECONDS, fetch_local=False)
 
@@ -325,9 +325,9 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         before = dict(os.environ)
         token = any(f"RAY_AUTH_{name}" in before for name in ("TOKEN", "TOKEN_PATH"))
-        os.environ.update(
-            {**_SETTINGS, "RAY_AUTH_MODE": "token" if token else "disabled", **before}
-        )
+        mode = "token" if token else "disabled"
+        hidden = {} if _SHOWN in before else {_SKIPPED: "."}
+        os.environ.update({**_SETTINGS, **hidden, "RAY_AUTH_MODE": mode, **before})
         try:
             import ray
         except ImportError as error:
@@ -345,7 +345,7 @@ def _connected(address: str | None) -> Iterator[Any]:
         finally:
             ray.shutdown()
     finally:
-        for name in {*_SETTINGS, "RAY_AUTH_MODE", "PYTHONBREAKPOINT"} - {*before}:
+        for name in {*_SETTINGS, _SKIPPED, "RAY_AUTH_MODE", "PYTHONBREAKPOINT"} - {*before}:
             os.environ.pop(name, None)  # Ray sets the last
 
 
@@ -357,7 +357,7 @@ def _connect(ray: Any, address: str | None, *, shown: bool) -> None:
             hint="run `ray start --head` to start a cluster and see its address",
         )
     if address != "auto":
-        _greet(address)
+        _check_address(address)
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM)
     try:
@@ -368,23 +368,16 @@ def _connect(ray: Any, address: str | None, *, shown: bool) -> None:
     finally:
         if is_main and handler is not None:  # Ray takes it
             signal.signal(signal.SIGTERM, handler)
-    if not shown:  # no setting keeps Ray from printing to standard output that a worker died
-        worker: Any = importlib.import_module("ray._private.worker")
-        worker.print_worker_logs = lambda *_: None
 
 
-def _greet(address: str) -> None:
-    """Check that a cluster may be there: Ray itself tries for minutes."""
+def _check_address(address: str) -> None:
+    """Check that something listens at an address: Ray itself tries for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and port.isascii() and int(port) < 2**16) or "/" in host:
         expected = "HOST:PORT, such as HOST:6379 for the machine that runs `ray start --head`"
         raise UsageError(f"invalid cluster address {address!r}"[:100], expected=expected)
-    reason = "another service answers"
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _SECONDS) as connection:
-            connection.sendall(_HELLO)
-            if connection.recv(4, socket.MSG_WAITALL)[3:] == b"\4":
-                return
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
     except OSError as error:
-        reason = os_reason(error)
-    raise ClusterError(f"no Ray cluster at this address: {reason}", path=address)
+        what = f"no Ray cluster at this address: {os_reason(error)}"
+        raise ClusterError(what, path=address) from error
