@@ -55,6 +55,7 @@ def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Cont
         select = without_folders(select, columns, request.files.paths)
     if types.schema is not None:
         columns = apply_schema(columns.select(select), types.schema, types.casts)
+    has_types = bool(types.casts) or types.schema is not None
     is_changed = is_selected or bool(types.casts) or options.lists
     columns = columns.select(select) if is_selected else columns
     content = Content(
@@ -64,7 +65,7 @@ def merge_contents(request: ConvertRequest, scanned: ScannedFiles) -> tuple[Cont
         class_files=first.class_files,
         tfds=None if is_changed else first.tfds,
         declared=first.declared,
-        native=None if uncast is None else _native(columns, uncast),
+        native=_native(columns, uncast) if has_types and uncast is not None else None,
     )
     if columns.kind is not PayloadKind.EXAMPLE:
         return content, notes
