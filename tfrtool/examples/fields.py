@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tfrtool.errors import UsageError, suggestion
+from tfrtool.examples.example import DType
 from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_TENSOR_VALUES
 
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -220,6 +221,13 @@ class Struct:
 
 
 Field = Struct | ListOf | Values
+
+
+def stored_values(dtype: DType, info: Mapping[str, Any] | None = None) -> Values:
+    """Return values that features of a type store, as they are; of strings, bytes."""
+    if dtype is DType.STRING:
+        return Values(kind=Kind.BYTES, info=info or {})
+    return Values(kind=Kind.NUMBER, dtype=dtype.value, info=info or {})
 
 
 class Leaf(NamedTuple):

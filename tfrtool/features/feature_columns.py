@@ -18,7 +18,6 @@ from tfrtool.examples.arrow.columns import (
     Column,
     Columns,
     DecodedColumns,
-    stored_values,
 )
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.arrow.encode_batch import encode_batch
@@ -33,6 +32,7 @@ from tfrtool.examples.fields import (
     leaves_of,
     paths_of,
     select_fields,
+    stored_values,
     tree_from_json,
     tree_json,
     with_info,

@@ -9,9 +9,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfrtool.examples.arrow.columns import stored_values
 from tfrtool.examples.example import DTYPES, DType, feature_name, parse_message
-from tfrtool.examples.fields import Field, ListOf, Null
+from tfrtool.examples.fields import Field, ListOf, Null, stored_values
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard

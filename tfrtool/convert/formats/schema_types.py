@@ -6,10 +6,19 @@ from typing import Any, NamedTuple
 
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.errors import SchemaError, UsageError
-from tfrtool.examples.arrow.columns import Columns, check_shape, stored_values
+from tfrtool.examples.arrow.columns import Columns, check_shape
 from tfrtool.examples.arrow.value_types import TYPE_WORDS, logical_type
 from tfrtool.examples.example import DType, feature_key
-from tfrtool.examples.fields import Field, Kind, ListOf, Null, Struct, Values, leaves_of
+from tfrtool.examples.fields import (
+    Field,
+    Kind,
+    ListOf,
+    Null,
+    Struct,
+    Values,
+    leaves_of,
+    stored_values,
+)
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_layout import stored_dtype
 from tfrtool.inspection.schema.data_schema import DataFeature, DataSchema

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tfrtool.errors import SchemaError, UsageError, suggestion
 from tfrtool.examples.example import DTYPES, DType, PayloadKind, feature_key, feature_name, is_utf8
-from tfrtool.examples.fields import Field, Kind, ListOf, Null, Values
+from tfrtool.examples.fields import Field, Kind, ListOf, Null, Values, stored_values
 from tfrtool.storage.limits import MAX_DIMENSIONS, MAX_TENSOR_VALUES
 
 METADATA = b"tfrtool"
@@ -118,13 +118,6 @@ class Column:
         if isinstance(self.item, ListOf):
             arrow_type = pa.list_(arrow_type)
         return pa.list_(arrow_type) if self.is_list else arrow_type
-
-
-def stored_values(dtype: DType, info: Mapping[str, Any] | None = None) -> Values:
-    """Return values that features of a type store, as they are; of strings, bytes."""
-    if dtype is DType.STRING:
-        return Values(kind=Kind.BYTES, info=info or {})
-    return Values(kind=Kind.NUMBER, dtype=dtype.value, info=info or {})
 
 
 @dataclass(frozen=True, slots=True)

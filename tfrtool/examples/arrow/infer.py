@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array, strings_array
-from tfrtool.examples.arrow.columns import Column, Columns, stored_values, with_kind
+from tfrtool.examples.arrow.columns import Column, Columns, with_kind
 from tfrtool.examples.arrow.scan import (
     FIRST,
     FLOATS,
@@ -24,7 +24,7 @@ from tfrtool.examples.arrow.scan import (
 )
 from tfrtool.examples.content import count_controls, is_plain_text, is_utf8
 from tfrtool.examples.example import DType, PayloadKind, classify_payload, count_event_values
-from tfrtool.examples.fields import Kind, Null
+from tfrtool.examples.fields import Kind, Null, stored_values
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
 
 _KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
