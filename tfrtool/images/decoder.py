@@ -125,10 +125,11 @@ def _opener_of(data: bytes) -> Callable[[BinaryIO], ImageFile.ImageFile]:
     brand = image_brand(data)
     if brand in ("HEIC", "HEIF"):
         try:
-            import pillow_heif
+            # Not the module: threads can see one whose import has failed.
+            from pillow_heif import HeifImageFile
         except ImportError as error:
             raise RefusedImageError(f"{brand}; install tfrtool[heic]", format="HEIF") from error
-        return partial(pillow_heif.HeifImageFile)
+        return partial(HeifImageFile)
     if brand == "AVIF" and brand not in Image.OPEN:
         raise RefusedImageError("AVIF; install Pillow 11.3 or later", format=brand)
     return partial(Image.open, formats=[name for name in _FORMATS if name in Image.OPEN])
