@@ -128,6 +128,13 @@ def test_a_backslash_in_a_name(tmp_path: Path) -> None:
     assert labelled(source) == [("cat/1.jpg", "cat"), ("cat/a\\b.jpg", "cat")]
 
 
+def test_names_that_lead_out_show_no_classes(tmp_path: Path) -> None:
+    """Folders around everything are those of the images that are read."""
+    names = ["../photos/cat/1.jpg", "photos/cat/2.jpg", "photos/dog/3.jpg"]
+    source = _with(tmp_path / "a.zip", [(_info(name), b"x") for name in names])
+    assert labelled(source) == [("photos/cat/2.jpg", "cat"), ("photos/dog/3.jpg", "dog")]
+
+
 @pytest.mark.parametrize("name", ["..\\cat\\1.jpg", "cat\\..\\..\\1.jpg"])
 def test_backslashes_that_lead_out_are_rejected(name: str, tmp_path: Path) -> None:
     """A path with backslashes leads no more outside of the archive than one with slashes."""

@@ -300,7 +300,8 @@ class _Tree:
             self._rows.add(entry)
             folder = entry.key.rpartition("/")[0]
             if is_image_name(entry.key):
-                self.folders.add(folder)
+                if ".." not in folder.split("/"):  # a member that leads out of its archive
+                    self.folders.add(folder)
             elif entry.problem is None:
                 self.others.add(folder)
                 if (split := split_of_list(entry.key)) is not None:
