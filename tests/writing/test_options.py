@@ -82,7 +82,7 @@ def test_unknown_words_are_refused_with_the_known_ones(choice: str, tmp_path: Pa
     for wrong in ("nonsense", "", None, 7):
         with pytest.raises(UsageError) as caught:
             tfrtool.write(source, tmp_path / "d", **{choice: wrong})  # type: ignore[arg-type]
-        assert caught.value.expected == f"one of {CHOICES[choice]}"
+        assert CHOICES[choice] in str(caught.value.expected)  # or a pattern, for labels
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 
 
