@@ -48,6 +48,7 @@ class NamePattern:
         import pyarrow
         import pyarrow.compute as pc
 
+        pattern = str(pattern)  # Python may pass anything
         shown = f"--label-from '{printable(pattern[:_SHOWN])}'"
         try:
             found = pc.extract_regex(pyarrow.array(["-"]), pattern)
