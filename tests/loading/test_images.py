@@ -251,7 +251,7 @@ def test_what_candidates_lack_is_said(tmp_path: Path) -> None:
     image = feature(image_bytes())
     error = _lacking(tmp_path / "a", image=image, label=feature(0.5, 2.0))
     assert error.what == "feature 'label' can't be the label"
-    assert error.expected == "int64, text, or a vector of 0 and 1"
+    assert error.expected == "int64, text or a vector of 0 and 1, or float32 for --task regression"
     assert error.found == "label: float32, 2 values"
     error = _lacking(tmp_path / "b", image=image, kind=feature(0))
     assert error.what == "can't detect the label feature"

@@ -102,7 +102,7 @@ def test_regression(prices: Path, tmp_path: Path, capfd: Any) -> None:
         ({"label_feature": "price,cost"}, "no feature 'cost'"),
         ({"label_feature": "price, price"}, "names a feature twice"),
         ({"label_feature": ","}, "--label-feature , has an empty name"),
-        ({"label_feature": "price,image", "task": None}, "require --task regression"),
+        ({"label_feature": "price,image", "task": None}, "or float32 for --task regression"),
         ({"head": "sigmoid"}, "--head cannot be used with --task regression"),
         ({"class_weights": "balanced"}, "--class-weights cannot be used with --task regression"),
         ({"label_smoothing": 0.1}, "--label-smoothing cannot be used with --task regression"),

@@ -150,7 +150,7 @@ def test_bfloat16_is_for_features(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "known"),
     [
-        ("rescale", "model, unit, dataset"),
+        ("rescale", "model, unit, dataset, none"),
         ("recipe", "tfrtool, notebook, naive"),
         ("cache", "auto, features, memory, disk, none"),
         ("precision", "float32, bfloat16, mixed_bfloat16, mixed_float16"),

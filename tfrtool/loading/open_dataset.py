@@ -65,7 +65,7 @@ _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 
 _EXPECTED = {
     "image": "a JPEG, PNG, GIF, BMP or WebP file, or uint8 pixels with a height and width",
-    "label": "int64, text, or a vector of 0 and 1",
+    "label": "int64, text or a vector of 0 and 1, or float32 for --task regression",
     "number": "int64 or float32, for --task regression",
 }
 _SHOWN = 6

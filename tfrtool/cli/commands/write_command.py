@@ -55,7 +55,7 @@ def write_command(
     - a zip or tar archive of class folders
     - a CSV, JSON Lines or Parquet table of paths and labels
     - Parquet with images, or WebDataset tars
-    - arrays: .npz, CIFAR's pickles, MNIST's idx files, or a CSV table of pixels
+    - .npz files, CIFAR's and MNIST's files, tables of pixels
     - a quoted glob, such as 'photos/*/*.jpg'
     - tfds:NAME, a dataset of TensorFlow Datasets
 
