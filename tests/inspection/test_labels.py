@@ -48,6 +48,19 @@ def test_labels_are_counted(tmp_path_factory: pytest.TempPathFactory, stored: li
     assert split.unlabelled == 0
 
 
+def test_minus_one_is_no_label_where_classes_have_names(make_shard: MakeShard) -> None:
+    """TFDS stores -1 for an image without a label; without names, it is a label like others."""
+    payloads = [labelled(value) for value in (0, -1, 1, -1)]
+    summary = looked(make_shard, *payloads)
+    assert (summary.distinct_labels, split_of(summary).unlabelled) == (3, 0)
+    folder = make_shard(payloads, "d/a.tfrecord").parent
+    (folder / "label.labels.txt").write_text("cat\ndog\n")
+    summary = inspect_dataset(folder, label="label", workers=1)
+    (shard,) = split_of(summary).shards
+    assert (summary.distinct_labels, shard.unlabelled) == (2, 2)
+    assert split_of(summary).labels == shard.labels == {"cat": 1, "dog": 1}
+
+
 def test_records_without_a_label_are_counted(make_shard: MakeShard) -> None:
     """No such feature, none or two values, floats and long bytes are not a label."""
     summary = looked(

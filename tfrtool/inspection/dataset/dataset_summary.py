@@ -209,7 +209,7 @@ def dataset_report(
         payload=first.payload,
         label=label if labelled else None,
         label_candidates=() if labelled else candidates,
-        distinct_labels=None if overflowed else len(codes),
+        distinct_labels=None if overflowed else sum(code >= 0 for code in texts.values()),
         records=sum(split.records for split in splits.values()),
         splits=splits,
         notes=(*found.notes, *name_notes(directories), *features.notes),
@@ -248,10 +248,12 @@ def _feature_faults(features: FeatureFindings) -> Iterator[LocatedFault]:
 def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
     """Return the code of each label by its text, in the order of their values; no two are alike.
 
-    Class names that the metadata has, and that no record has, come last, below zero.
+    Class names that the metadata has, and that no record has, come last, below zero. If there are
+    class names, -1 is no label, as in TFDS.
     """
     texts: dict[str, int] = {}
-    for label in sorted(codes, key=lambda label: (isinstance(label, bytes), label)):
+    labels = {label for label in codes if label != -1 or not names.names}
+    for label in sorted(labels, key=lambda label: (isinstance(label, bytes), label)):
         text = names.text([label]) or repr(label)
         texts[f"{text} ({label!r})" if text in texts else text] = codes[label]
     for name in filter(None, names.names if codes else ()):
@@ -278,8 +280,9 @@ def _summary(
             DatasetShard(
                 shard=profile.shard or Shard.at(path),
                 records=profile.records,
-                labels={by_code[code]: part[code] for code in sorted(part)},
-                unlabelled=found.unlabelled,
+                labels={by_code[code]: part[code] for code in sorted(part) if code in by_code},
+                unlabelled=found.unlabelled
+                + sum(part[code] for code in part if code not in by_code),
             )
         )
     return SplitSummary(
