@@ -57,11 +57,11 @@ def _entries(count: int) -> Iterator[Entry]:
 
 def _found(source: Source, *_: Any) -> Any:
     """Return what a check of made-up images might find."""
-    from tfrtool.writing import write
+    from tfrtool.writing.image_findings import SourceFindings
     from tfrtool.writing.image_task import Finding
 
     scratch = next((one for one in _ if isinstance(one, Path)), None)
-    findings = write.SourceFindings(len(source.items), scratch)  # type: ignore[attr-defined]
+    findings = SourceFindings(len(source.items), scratch)
     for at in range(len(source.items)):
         digest = (at if at % 100 else at // 200) * 0x9E3779B97F4A7C15 % 2**64 or 1
         if at % 1000 == 7:
