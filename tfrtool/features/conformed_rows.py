@@ -231,7 +231,7 @@ def without_null_structs(
 def _filled(
     item: Field, array: pa.Array, path: str, outer_nulls: int, counts: Counter[str]
 ) -> pa.Array:
-    """Return structs of which none is null; ``outer_nulls`` of them are in others that are."""
+    """Return structs without nulls; ``outer_nulls`` counts those within a struct that is null."""
     if not isinstance(item, Struct):
         return array
     if array.null_count > outer_nulls:

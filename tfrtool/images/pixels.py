@@ -60,7 +60,7 @@ Sides = tuple[int, ...]
 trusted."""
 
 _MOST_CHANNELS = 64
-"""Channels that are drawn beside each other at most."""
+"""Maximum number of channels that are drawn next to each other."""
 
 
 class Picture(NamedTuple):
@@ -72,7 +72,7 @@ class Picture(NamedTuple):
     guessed: bool = False  # whether the size was guessed from the number of bytes
     problem: str | None = None  # why the value can't be shown
     orientation: int = 1  # by EXIF, if the image is shown as it is stored nevertheless
-    channels: int = 0  # if each is drawn by itself, beside the others
+    channels: int = 0  # if each is drawn by itself, next to the others
 
     @property
     def size(self) -> str:
@@ -213,7 +213,7 @@ def draw_pixels(
 
 
 def _channels_in_grid(data: bytes, shape: tuple[int, int, int]) -> Image.Image:
-    """Return the first channels of an image beside each other, in grey, as a square roughly."""
+    """Return the first channels of an image next to each other, in grey, roughly as a square."""
     height, width, channels = shape
     count = min(channels, _MOST_CHANNELS)
 

@@ -1,7 +1,7 @@
 """What the labels of a dataset are: one class or several, as numbers, names or vectors."""
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,9 @@ _NUMBER, _NAME = "image/class/label", "image/class/text"
 """TensorFlow's models keep the number of an image's class and its name in these two features."""
 
 _LONGEST_NAME = 1024
+_Location = tuple[AnyPath, Record]
+"""A record, and the shard that it is in."""
+
 _BITS = frozenset((0, 1))
 _ABSENT = (0, True)
 """The kind of labels without a value."""
@@ -176,19 +179,14 @@ class _LabelScan:
 
     def read(self, shards: Iterable[AnyPath], *, skip: bool) -> None:
         """Read all records; with ``skip``, ignore damage and what can't be a label."""
-        for path in shards:
-            for item in read_shard(path):
-                if isinstance(item, Fault):
-                    if not skip and item.kind is not FaultKind.EMPTY:
-                        raise as_error(path, item, in_dataset=True)
-                    continue
-                try:
-                    self._add(decode_example(item.payload).features, (path, item))
-                except ValueError as error:
-                    if not skip:
-                        raise _error(str(error), (path, item)) from error
+        for location, features in _examples(shards, skip=skip):
+            try:
+                self._add(features, location)
+            except ValueError as error:
+                if not skip:
+                    raise _error(str(error), location) from error
 
-    def _add(self, features: Mapping[str, Feature], place: tuple[AnyPath, Record]) -> None:
+    def _add(self, features: Mapping[str, Feature], location: _Location) -> None:
         label = features.get(self.feature, Feature(dtype=None, values=()))
         values = () if label.values == _UNKNOWN else label.values
         for value in values:
@@ -198,7 +196,7 @@ class _LabelScan:
                 what = "text" if self.dtype is DType.STRING else "a number of at least 0"
                 raise ValueError(f"invalid label in feature {self.feature!r}: expected {what}")
         bits = self.dtype is not DType.STRING and _BITS.issuperset(values)
-        alike = self.kinds.setdefault((len(values), bits), _Alike(place))
+        alike = self.kinds.setdefault((len(values), bits), _Alike(location))
         alike.count += 1
         alike.one_hot &= bits and list(values).count(1) == 1
         alike.repeats |= len({*values}) < len(values)
@@ -337,30 +335,39 @@ def find_flag_form(
 
 def _has_flags(parts: Mapping[str, LabelForm], shards: Iterable[AnyPath], *, skip: bool) -> bool:
     """Return whether any record has such labels; others are an error, unless all lack them."""
-    flawed: tuple[str, tuple[AnyPath, Record]] | None = None
+    flawed: tuple[str, _Location] | None = None
     has_any = False
+    for location, features in _examples(shards, skip=skip):
+        has_any |= any(name in features for name in parts)
+        bad = flawed is None and next(
+            (name for name, form in parts.items() if not _is_flag(features.get(name), form)), ""
+        )
+        if bad:
+            what = f"invalid label in feature {bad!r}: expected {parts[bad].expected}"
+            flawed = what, location
+        if flawed and has_any and not skip:
+            raise _error(*flawed)
+    return has_any
+
+
+def _examples(
+    shards: Iterable[AnyPath], *, skip: bool
+) -> Iterator[tuple[_Location, Mapping[str, Feature]]]:
+    """Yield the features of each record; with ``skip``, without those that are damaged."""
     for path in shards:
         for item in read_shard(path):
             if isinstance(item, Fault):
                 if not skip and item.kind is not FaultKind.EMPTY:
                     raise as_error(path, item, in_dataset=True)
                 continue
+            location = path, item
             try:
                 features = decode_example(item.payload).features
             except ValueError as error:
                 if not skip:
-                    raise _error(str(error), (path, item)) from error
+                    raise _error(str(error), location) from error
                 continue
-            has_any |= any(name in features for name in parts)
-            bad = flawed is None and next(
-                (name for name, form in parts.items() if not _is_flag(features.get(name), form)), ""
-            )
-            if bad:
-                what = f"invalid label in feature {bad!r}: expected {parts[bad].expected}"
-                flawed = what, (path, item)
-            if flawed and has_any and not skip:
-                raise _error(*flawed)
-    return has_any
+            yield location, features
 
 
 def _is_flag(feature: Feature | None, form: LabelForm) -> bool:
@@ -369,6 +376,6 @@ def _is_flag(feature: Feature | None, form: LabelForm) -> bool:
     return len(feature.values) == 1 and feature.values[0] in _BITS
 
 
-def _error(message: str, place: tuple[AnyPath, Record]) -> DatasetError:
-    path, record = place
+def _error(message: str, location: _Location) -> DatasetError:
+    path, record = location
     return DatasetError(message, path=path, record=record.index, offset=record.offset)

@@ -48,6 +48,16 @@ Stamp = tuple[int, int]
 OFFSET_BITS = 48
 """Bits of a locator that are an offset in a file."""
 
+ZIP_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What `zipfile` raises for a member that it can't read; encrypted ones are a `RuntimeError`."""
+
 DAMAGED = -1
 """The locator of a member that is damaged in its archive."""
 
@@ -245,7 +255,7 @@ def _head_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     try:
         with archive.open(info) as member:
             return member.read(BRAND_BYTES)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
+    except ZIP_DAMAGE:
         return b""
 
 
@@ -256,7 +266,7 @@ def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, spool: Spool) -> in
         with archive.open(info) as member:
             while data := member.read(_CHUNK):  # never more than the directory says
                 spool.add(data, info.filename)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError):
+    except ZIP_DAMAGE:
         return DAMAGED
     return start if spool.size - start == info.file_size else DAMAGED
 

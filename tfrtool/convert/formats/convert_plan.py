@@ -185,7 +185,7 @@ def _plan_rows(request: ConvertRequest, scanned: ScannedFiles) -> RowPlan:
     options, target = request.options, request.target_format
     before, notes = merge_contents(request, scanned)
     if options.label_feature:
-        before.columns.select([options.label_feature])  # an error if there is no such column
+        before.columns.select([options.label_feature])  # raises an error for a missing column
     extra = folder_columns(request, before)
     after = _written_content(with_folders(before, extra) if extra.columns else before, request)
     select, exploded = options.select or (), None

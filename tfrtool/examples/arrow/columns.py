@@ -51,8 +51,8 @@ class Column:
     Attributes:
         key: the feature's name.
         item: what it holds: a value; or a list of values, where null is a feature that is absent,
-            and ``[]`` one without values; or features of several types, of which those without a
-            kind have only lists that are null.
+            and ``[]`` one without values; or, if records differ in type, a struct of a list for
+            each type, all null where the feature has no type.
         is_list: whether it is a feature list of a SequenceExample: a list of steps.
         null: what null stands for in a column of single values; None if it has none.
     """

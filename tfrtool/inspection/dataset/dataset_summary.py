@@ -249,7 +249,7 @@ def _texts(codes: Mapping[Label, int], names: LabelNames) -> dict[str, int]:
     """Return the code of each label by its text, in the order of their values; no two are alike.
 
     Class names that the metadata has, and that no record has, come last, below zero. If there are
-    class names, -1 is no label, as in TFDS.
+    class names, -1 means that a record has no label, as in TFDS.
     """
     texts: dict[str, int] = {}
     labels = {label for label in codes if label != -1 or not names.names}

@@ -35,7 +35,7 @@ list, the name of the image's file or the id of its category, and the image's gr
 
 
 class _Objects(msgspec.Struct, gc=False):
-    """What an annotation has that is about a part of its image, or is no category."""
+    """Members of an annotation that are not its category, such as the outline of an object."""
 
     bbox: msgspec.Raw = _NULL
     segmentation: msgspec.Raw = _NULL

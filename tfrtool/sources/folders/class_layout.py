@@ -78,7 +78,7 @@ def arrange(
 
     Raises:
         SourceError: no image has a label, or the folders aren't classes; or a list can't be read.
-        UsageError: the depth is above the class folders, or there is no split for a list.
+        UsageError: the depth is above the class folders, or the split of a list does not exist.
     """
     tree = _Tree(listing.entries, scratch)
     is_named = label_from is not LabelFrom.FOLDER

@@ -3,14 +3,13 @@
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, printable
-from tfrtool.sources.archives import damaged_tar, open_zip, read_headers
+from tfrtool.sources.archives import ZIP_DAMAGE, damaged_tar, open_zip, read_headers
 from tfrtool.sources.folders.listing import is_clutter, is_image_name
 from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.storage.limits import unpacked_limit
@@ -24,8 +23,6 @@ _HINT = "unpack it and pass the folder as SOURCE"
 _BLOCK, _CHUNK = tarfile.BLOCKSIZE, 256 * 1024
 _HEADERS_SEEN, _BYTES_SEEN = 16, 64 * 2**20
 """Members at the start of a tar, and the bytes of each, that show whether it has arrays."""
-
-_ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 class _ArrayFile(NamedTuple):
@@ -73,7 +70,7 @@ def _copy(member: _ArrayFile, target: Path, path: str) -> None:
             while left and (data := member.file.read(min(_CHUNK, left))):
                 copy.write(data)
                 left -= len(data)
-        except _ZIP_DAMAGE as error:
+        except ZIP_DAMAGE as error:
             what = f"damaged archive: {printable(member.name)} can't be read"
             raise SourceError(what, path=path) from error
     if left:
@@ -92,7 +89,7 @@ def _zip_members(path: str, is_array: Callable[[str], bool]) -> Generator[_Array
         try:
             archive = zipfile.ZipFile(file)
             infos = [info for info in archive.infolist() if not info.is_dir()]
-        except (*_ZIP_DAMAGE, ValueError, OverflowError):
+        except (*ZIP_DAMAGE, OverflowError):
             return  # the reader of archives says what is wrong
         if any(is_image_name(info.filename) for info in infos):
             return
@@ -100,7 +97,7 @@ def _zip_members(path: str, is_array: Callable[[str], bool]) -> Generator[_Array
             if (name := _usable_name(info.filename)) and is_array(name):
                 try:
                     data = archive.open(info)
-                except _ZIP_DAMAGE as error:
+                except ZIP_DAMAGE as error:
                     what = f"damaged or encrypted archive: {printable(name)} can't be read"
                     raise SourceError(what, path=path) from error
                 with data:
