@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,36 @@ def test_failure_leaves_what_was_there(tmp_path: Path) -> None:
         write_and_fail(path)
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
+
+
+PRESS_CTRL_C = """
+import os, random, signal, sys
+from pathlib import Path
+from tfrtool.storage.atomic_files import new_file
+
+signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+path, draw, left, pressed = Path(sys.argv[1], "file"), random.Random(7), 0, 0
+for _ in range(600):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(5e-6, 3e-4))
+        with new_file(path) as file:
+            file.write(b"all")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pressed += 1
+    for name in {*os.listdir(path.parent)} - {"file"}:
+        left += 1
+        path.with_name(name).unlink()
+print(pressed > 100, left <= 6)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """At nearly any moment: only what comes between the body and what follows it may."""
+    words = [sys.executable, "-c", PRESS_CTRL_C, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
 
 
 def test_link_is_replaced_and_not_followed(tmp_path: Path) -> None:

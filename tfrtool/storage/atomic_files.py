@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +17,7 @@ from tfrtool.storage.lock import LOCK, locked, try_lock
 from tfrtool.storage.opening import open_descriptor
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.storage.signals import signals_wait
 
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""
@@ -119,21 +120,7 @@ def _delete_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """Create a temporary file for ``path``, locked where the system can do that."""
-    while True:
-        temporary = temporary_name(path)
-        file = temporary.open("xb", buffering=_BUFFER)
-        try:
-            if os.name == "nt" or (try_lock(file.fileno()) and os.path.lexists(temporary)):
-                return temporary, file
-        except OSError:  # a file system without locks, where no leftover is deleted either
-            return temporary, file
-        file.close()  # a process that deletes leftovers was faster
-
-
-@contextmanager
-def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
+def new_file(path: AnyPath, *, replace: bool = True) -> AbstractContextManager[BinaryIO]:
     """Give a file to write, which is moved to ``path`` when it is complete and on the disk.
 
     Until then it has a random name in the same folder, created exclusively, so that no link can
@@ -142,26 +129,70 @@ def new_file(path: AnyPath, *, replace: bool = True) -> Iterator[BinaryIO]:
 
     For an object of a store, the file is a local one until then.
     """
-    if isinstance(path, RemotePath):
-        with ScratchFolder() as folder:
-            local = Path(folder, "object")
-            with local.open("w+b", buffering=_BUFFER) as file:
-                yield file
-            _send(local, path, replace)
-        return
-    temporary, file = _open_temporary(path)
-    try:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-        if os.name == "nt":
-            file.close()
-        move(temporary, path, replace=replace)  # still locked
-    finally:
-        with contextlib.suppress(OSError):  # closing tries once more to write what didn't fit
-            file.close()
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    return _new_object(path, replace) if isinstance(path, RemotePath) else _NewFile(path, replace)
+
+
+@contextmanager
+def _new_object(path: RemotePath, replace: bool) -> Iterator[BinaryIO]:
+    with ScratchFolder() as folder:
+        local = Path(folder, "object")
+        with local.open("w+b", buffering=_BUFFER) as file:
+            yield file
+        _send(local, path, replace)
+
+
+class _NewFile:
+    """A local file that is being made.
+
+    It is a class, not a generator: an interrupt may come at any function's end, also between a
+    generator's ``yield`` and the body of ``with``, where nothing would delete the file.
+    """
+
+    def __init__(self, path: Path, replace: bool) -> None:
+        self._path, self._replace = path, replace
+        self._temporary = temporary_name(path)
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> BinaryIO:
+        try:
+            while self._file is None:
+                self._open()
+        except BaseException as error:
+            # Opening failed without a file only with an OSError: the random name is ours.
+            self._clean_up(delete=not isinstance(error, FileExistsError))
+            raise
+        return self._file
+
+    def _open(self) -> None:
+        """Create the temporary file, locked where the system can do that."""
+        file = self._temporary.open("xb", buffering=_BUFFER)
+        with contextlib.suppress(OSError):  # without locks, no leftover is deleted either
+            is_locked = os.name == "nt" or try_lock(file.fileno())
+            if not (is_locked and os.path.lexists(self._temporary)):
+                file.close()  # a process that deletes leftovers was faster
+                self._temporary = temporary_name(self._path)
+                return
+        self._file = file
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._file is not None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                if os.name == "nt":
+                    self._file.close()
+                move(self._temporary, self._path, replace=self._replace)  # still locked
+        finally:
+            self._clean_up(delete=True)
+
+    def _clean_up(self, *, delete: bool) -> None:
+        with signals_wait():
+            with contextlib.suppress(OSError):  # closing writes once more what didn't fit
+                if self._file is not None:
+                    self._file.close()
+            with contextlib.suppress(OSError):
+                if delete:
+                    self._temporary.unlink(missing_ok=True)
 
 
 @contextmanager
