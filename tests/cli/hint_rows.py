@@ -332,9 +332,6 @@ convert 3.jsonl 4.jsonl new --to csv | 1
 reshard pets new --stratify label | 2
   ? use --split NAME=FRACTION for each split
   > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5
-train nosuch --model mobilenet_v2 --trainable all --fine-tune block_5 | 2
-  ? use --trainable head, or a layer after that of --fine-tune
-  > tfrtool train nosuch --model mobilenet_v2 --trainable head --fine-tune block_5 | 1
 edit a.tfrecord new | 2
   ? use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize
   > tfrtool edit a.tfrecord new1 --select label
@@ -370,6 +367,10 @@ train pets --model cnn --image-size 32 --epochs 2 --out run | 2
 train pets --model cnn --image-size 32 --seed 9 --epochs 1 --out run --resume | 2
   ? choose another directory for another run
   > tfrtool train nosuch --model cnn --seed 9 --out another | 1
+train pets --model cnn --image-size 32 --trainable hidden --epochs 1 --out run --resume | 2
+  ? use --weights run/model.keras, and another directory for its run
+  > tfrtool train pets --model cnn --image-size 32 --trainable hidden --epochs 1 --weights
+    run/model.keras --out run2
 $ rm -r run/checkpoint
 train pets --model cnn --image-size 32 --epochs 1 --out run | 2
   ? choose another directory

@@ -48,7 +48,6 @@ TEXTS |= {
     "--rename",
 }
 TEXTS |= {
-    "--fine-tune",
     "--image-feature",
     "--label-feature",
     "--select",

@@ -165,7 +165,7 @@ def test_what_learns(
     """Weights learn as asked for; statistics that were loaded stay, while the model is trained."""
     weights = str(saved[0]) if loaded else "none"
     built = build_classifier(MODEL, SIZE, 2, weights, trainable)
-    layers = built.layers
+    layers = next(layer for layer in built.core.layers if hasattr(layer, "layers")).layers
     assert _abridged([layer.name for layer in layers if layer.trainable_weights]) == learning
     assert (built.base is not None) == (not learning)
     before = {layer.name: layer.get_weights() for layer in layers}

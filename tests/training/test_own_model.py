@@ -202,7 +202,6 @@ def test_a_compiled_model(kind: str, few: Path, tmp_path: Path, capfd: Any) -> N
         ({"optimizer": "adam"}, "--optimizer cannot be used with a compiled model"),
         ({"label_smoothing": 0.1}, "--label-smoothing cannot be used with a compiled"),
         ({"outputs": "probabilities"}, "contradicts the compiled loss"),
-        ({"fine_tune": "dense"}, "--fine-tune with a compiled model requires --learning-rate"),
         ({"augment": "cutmix=1"}, "require a compiled loss that takes one-hot labels"),
         ({"metrics": [], "learning_rate": 0.125}, None),
         ({"metrics": ["seconds"]}, "a compiled metric can't have the name seconds"),

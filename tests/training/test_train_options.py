@@ -203,6 +203,7 @@ def test_which_layers_are_trained(trainable: str, weights: str, trained: str) ->
         ({"model": "cnn"}, 3e-4),
         ({"model": "cnn", "trainable": "head"}, 1e-3),
         ({"model": "cnn", "weights": "file.keras"}, 1e-3),
+        ({"model": "cnn", "weights": "file.keras", "trainable": "hidden"}, 1e-4),
         ({"model": "cnn", "trainable": "hidden"}, 3e-4),
         ({"model": "cnn", "learning_rate": 0.5}, 0.5),
     ],

@@ -66,9 +66,8 @@ def read_state(out: Path) -> RunState | None:
     try:
         with open_regular(out / CHECKPOINT, follow=False) as file:
             run = _read_header(file).run
-        order = [(epoch.phase, epoch.epoch) for epoch in run.epochs]
-        numbers = list(range(1, len(order) + 1))
-        if not order or order != sorted(order) or [number for _, number in order] != numbers:
+        numbers = [epoch.epoch for epoch in run.epochs]
+        if not numbers or numbers != [*range(1, len(numbers) + 1)]:
             raise ValueError("its epochs are out of order")
         return run
     except (OSError, ValueError) as error:

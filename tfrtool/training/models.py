@@ -50,10 +50,8 @@ class Classifier:
     """
 
     core: Any  # keras.Model, rescaled float32 [batch, height, width, channels] to probabilities
-    layers: Sequence[Any]  # the named layers: those of the base, the cnn or the user's model
     base: Any = None  # keras.Model, rescaled images to features, float32 [batch, ...]
     head: Any = None  # keras.Model, features to what the loss takes
-    base_in_inference_mode: bool = False
     trained: Any = None  # keras.Model, rescaled images to what the loss takes
     compiled: Mapping[str, Any] = field(default_factory=dict)  # the user's arguments of compile()
 
@@ -133,30 +131,10 @@ def build_classifier(
     if trainable != "all":
         first = [layer.name for layer in inner.layers if layer.weights][-1:] or ["head"]
         name = first[0] if trainable == "head" else trainable
-        _freeze_before(inner.layers, name, "the cnn" if model == CNN else model)
+        _train_from(inner.layers, name, "the cnn" if model == CNN else model)
     mixed = keras.config.dtype_policy().compute_dtype != "float32"
     base, top = (None, None) if mixed else _split_at_frozen(inner, finish_head) or (None, None)
-    return Classifier(
-        core=core, layers=inner.layers, base=base, head=top, trained=trained, compiled=compiled
-    )
-
-
-def set_fine_tuned(classifier: Classifier, layer: str, model: str) -> None:
-    """Train the layers from one on; a base in inference mode stays in it."""
-    first = _position(layer, classifier.layers, model)
-    outer = [one for one in classifier.core.layers if one not in classifier.layers]
-    for one in (classifier.core, *outer):
-        one.trainable = True
-    for number, one in enumerate(classifier.layers):
-        one.trainable = number >= first
-    if classifier.base_in_inference_mode:
-        _hold_in_inference_mode(classifier.layers)
-    classifier.base = classifier.head = None
-
-
-def check_layer(classifier: Classifier, layer: str, model: str) -> None:
-    """Raise a `UsageError` if there is no such layer."""
-    _position(layer, classifier.layers, model)
+    return Classifier(core=core, base=base, head=top, trained=trained, compiled=compiled)
 
 
 def rescale_for(
@@ -231,7 +209,7 @@ def _build_application(
     for layer in (base, *base.layers):
         layer.trainable = trainable != "head"
     if trainable not in ("head", "all"):
-        _freeze_before(base.layers, trainable, model)
+        _train_from(base.layers, trainable, model)
     frozen = not base.trainable_weights
     inference = frozen or weights != NO_WEIGHTS
     if inference:
@@ -240,7 +218,7 @@ def _build_application(
     core = keras.Model(inputs, finish(head(features)), name=CORE)
     if saved is not None:
         head.set_weights(saved.core.get_layer(head.name).get_weights())
-    built = Classifier(core=core, layers=base.layers, base_in_inference_mode=inference)
+    built = Classifier(core=core)
     if frozen:
         features = keras.Input(base.output_shape[1:])
         built.base, built.head = base, keras.Model(features, finish(head(features)), name="head")
@@ -490,12 +468,7 @@ def _is_frozen(layer: Any) -> bool:
     return type(layer).__module__.startswith("keras.") and not (random or trained)
 
 
-def _freeze_before(layers: Sequence[Any], name: str, model: str) -> None:
-    for layer in layers[: _position(name, layers, model)]:
-        layer.trainable = False
-
-
-def _position(name: str, layers: Sequence[Any], model: str) -> int:
+def _train_from(layers: Sequence[Any], name: str, model: str) -> None:
     names = [layer.name for layer in layers]
     if name not in names:
         raise UsageError(
@@ -503,7 +476,9 @@ def _position(name: str, layers: Sequence[Any], model: str) -> int:
             expected=f"auto, head, all or a layer: {', '.join(nearest(name, reversed(names)))}",
             hint="print model.summary() of its Keras model to list them",
         )
-    return names.index(name)
+    first = names.index(name)
+    for number, layer in enumerate(layers):
+        layer.trainable = number >= first
 
 
 def _load_saved(file: Path, model: str, classes: int, task: Task) -> SavedModel:

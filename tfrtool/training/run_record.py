@@ -252,7 +252,7 @@ def comparable(options: TrainOptions) -> dict[str, Any]:
 
 def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:
     old, new = comparable(before), comparable(now)
-    if now.schedule != "cosine" and now.tuning is None:
+    if now.schedule != "cosine":
         old["epochs"] = new["epochs"]  # more may follow
     differ = [name for name in sorted(new) if old[name] != new[name]]
     if differ:
@@ -260,10 +260,13 @@ def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:
             ", ".join(f"{option_name(name)} {json.dumps(one[name])}" for name in differ)
             for one in (old, new)
         )
+        hint = "choose another directory for another run"
+        if "trainable" in differ:
+            hint = f"use --weights {out / 'model.keras'}, and another directory for its run"
         raise UsageError(
             "its run was started with other options",
             path=out,
             expected=expected,
             found=found,
-            hint="choose another directory for another run",
+            hint=hint,
         )

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -87,23 +87,6 @@ Strategy = Literal["auto", "one", "mirrored", "multi-worker"]
 _RATE_FACTORS = {"sgd": 10.0, "lion": 0.1}
 """Default learning rates relative to Adam's. Keras' default for SGD is ten times that of Adam;
 Lion's paper (Chen et al., 2023) uses a tenth to a third of AdamW's."""
-
-
-@dataclass(frozen=True, slots=True)
-class FineTune:
-    """A second phase of a run that trains the layers from one on, for some epochs."""
-
-    layer: str
-    epochs: int | None = None  # None: as many as the first phase
-
-    @classmethod
-    def parse(cls, text: str) -> "FineTune":
-        """Parse "LAYER" or "LAYER:EPOCHS"."""
-        layer, colon, epochs = text.partition(":")
-        number = int(epochs) if epochs.isascii() and epochs.isdigit() and len(epochs) < 9 else 0
-        if not layer or (colon and number < 1):
-            raise UsageError(f"invalid --fine-tune {text!r}: expected LAYER or LAYER:EPOCHS")
-        return cls(layer, number or None)
 
 
 def canonical_name(text: str) -> str:
@@ -264,12 +247,6 @@ class TrainOptions(OpenOptions):
         "requires --trainable head, --cache features or auto, and no --augment.",
     )
     epochs: int = _optimization(5, "Number of epochs.", metavar="N", least=1)
-    fine_tune: str | None = _optimization(
-        None,
-        "After --epochs, also train LAYER and the layers after it at a tenth of the learning rate, "
-        "for EPOCHS epochs.  [default: as many as --epochs]",
-        metavar="LAYER[:EPOCHS]",
-    )
     batch_size: int = _optimization(32, "Number of images per batch.", metavar="N", least=1)
     learning_rate: float | None = _optimization(
         None,
@@ -524,11 +501,6 @@ class TrainOptions(OpenOptions):
                 "--cache, --no-deterministic, --strategy and --resume cannot be used with --recipe "
                 f"{self.recipe}"
             )
-        if self.fine_tune is not None and self.trained == "all" and not is_own(self.model_name):
-            raise UsageError(
-                "--fine-tune has nothing to add: all layers are trained already",
-                hint="use --trainable head, or a layer after that of --fine-tune",
-            )
         frozen = self.model != CNN and (is_own(self.model_name) or self.trained == "head")
         if self.precision == "bfloat16" and not (
             frozen
@@ -564,8 +536,6 @@ class TrainOptions(OpenOptions):
             assign("augment", parse_augment(self.augment))
         if self.image_size is not None:
             assign("image_size", as_image_size(self.image_size, "--image-size"))
-        if self.fine_tune is not None:
-            FineTune.parse(self.fine_tune)
         if self.cache == _AUTO and self.cache_directory is not None:
             assign("cache", "disk")
         export = (self.export,) if isinstance(self.export, str) else tuple(self.export)
@@ -621,28 +591,6 @@ class TrainOptions(OpenOptions):
         return parsed
 
     @property
-    def tuning(self) -> FineTune | None:
-        """Layer and epochs of the fine-tuning phase, or None without one."""
-        return None if self.fine_tune is None else FineTune.parse(self.fine_tune)
-
-    @property
-    def second_phase(self) -> "TrainOptions | None":
-        """Options of the fine-tuning phase as a run of its own, or None without one."""
-        tuning = self.tuning
-        if tuning is None:
-            return None
-        return replace(
-            self,
-            trainable=tuning.layer,
-            fine_tune=None,
-            epochs=tuning.epochs or self.epochs,
-            learning_rate=self.rate * _TUNING_RATE / _HEAD_RATE,
-            warm_up=None,
-            cache="auto" if self.cache == "features" else self.cache,
-            precision="float32" if self.precision == "bfloat16" else self.precision,
-        )
-
-    @property
     def _has_no_imagenet(self) -> bool:
         return self.model == CNN or is_own(self.model_name)
 
@@ -671,9 +619,10 @@ class TrainOptions(OpenOptions):
         """Learning rate; the default is lower for loaded weights, which large steps would spoil."""
         if self.learning_rate is not None:
             return self.learning_rate
-        random = self.initial_weights == NO_WEIGHTS or self.model == CNN
-        rate = _RANDOM_RATE if random else _TUNING_RATE
-        if self.trained == "head" or (self.model == CNN and self.head == "sigmoid"):
+        rate = _TUNING_RATE
+        if self.initial_weights == NO_WEIGHTS:
+            rate = _HEAD_RATE if self.model == CNN and self.head == "sigmoid" else _RANDOM_RATE
+        if self.trained == "head":
             rate = _HEAD_RATE
         return rate * _RATE_FACTORS.get(self.optimizer or ADAM, 1.0)
 

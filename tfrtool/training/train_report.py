@@ -20,7 +20,7 @@ _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 
 _NOT_IN_JSON = (
     *("options", "rescale", "scaling_layer", "class_names", "targets"),
-    *("damage", "phase", "worker"),
+    *("damage", "worker"),
 )
 
 
@@ -50,11 +50,9 @@ class TrainPlan:
         precision: numeric type of the layers.
         damage: damage that was skipped, one line each.
         skipped: number of skipped records. A line of ``damage`` may stand for several.
-        fine_tune: second phase, as ``layer`` or ``layer:epochs``, or None.
         class_weights: weight of each class in the loss, or None.
         warnings: warnings about effort that may be wasted, one sentence each.
         epochs_before: number of epochs completed before the run was resumed.
-        phase: first phase to train: 2 if the run is resumed during fine-tuning, otherwise 1.
         strategy: how several devices are used.
         workers: number of processes.
         worker: number of this process; process 0, the chief, writes the files.
@@ -81,11 +79,9 @@ class TrainPlan:
     precision: str
     damage: tuple[str, ...]
     skipped: int
-    fine_tune: str | None
     class_weights: Mapping[str, float] | None
     warnings: tuple[str, ...]
     epochs_before: int
-    phase: int
     strategy: Strategy
     workers: int
     worker: int
@@ -98,7 +94,6 @@ class EpochReport:
 
     Attributes:
         epoch: number of the epoch, counted from 1.
-        phase: 1, or 2 during fine-tuning.
         seconds: wall time including validation, in seconds.
         images_per_second: training and validation images per second of that time.
         loss: mean cross-entropy, or loss of a compiled model, over the epoch, while the weights
@@ -116,7 +111,6 @@ class EpochReport:
     """
 
     epoch: int
-    phase: int = 1
     seconds: float
     images_per_second: float
     loss: float
@@ -144,7 +138,7 @@ class EpochReport:
     @property
     def logs(self) -> Mapping[str, float]:
         """Values passed to callbacks, by name, without those that are None."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)[2:-1]} | self.metrics
+        values = {one.name: getattr(self, one.name) for one in fields(self)[1:-1]} | self.metrics
         return {name: value for name, value in values.items() if value is not None}
 
     def to_json(self) -> Mapping[str, Any]:
@@ -221,8 +215,8 @@ class TrainReport(Shown):
         epochs: result of each epoch, including those before the run was resumed.
         seconds: wall time from opening the dataset to saving the model, plus the epochs before the
             run was resumed, in seconds.
-        best_epoch: epoch of the last phase with the lowest ``val_loss``, or ``loss`` without
-            validation. Its model is saved as ``model.best.keras``.
+        best_epoch: epoch with the lowest ``val_loss``, or ``loss`` without validation. Its model is
+            saved as ``model.best.keras``.
         saved_epoch: epoch whose weights the model has, and that is saved as ``model.keras``: the
             best one with early stopping, otherwise the last.
         stopped_early: whether fewer epochs were trained than requested.

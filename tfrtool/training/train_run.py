@@ -65,10 +65,8 @@ from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.models import (
     UNSCALED,
     build_classifier,
-    check_layer,
     dtype_policy,
     rescale_for,
-    set_fine_tuned,
     smallest_valid_side,
 )
 from tfrtool.training.replicas import Devices, ReplicaModel, open_devices
@@ -131,7 +129,6 @@ class TrainingRun:
             )
         devices.check_batch_size(options.batch_size, data.images)
         self._epochs = [] if before is None else list(before.epochs)
-        self._phase = self._epochs[-1].phase if self._epochs else 1
         digest = dataset_digest(data.original)
         if options.resume and options.out_dir is not None:
             check_dataset(options.out_dir, digest)
@@ -166,11 +163,7 @@ class TrainingRun:
         if options.mixes and compiled.get("loss") is not None and not vectors:
             what = "--augment mixup and cutmix require a compiled loss that takes one-hot labels"
             raise UsageError(what)
-        if options.tuning is not None:
-            check_layer(self._classifier, options.tuning.layer, name)
-            if self._phase == 2:
-                set_fine_tuned(self._classifier, options.tuning.layer, name)
-        plan = self._prepare_phase(None if before is None else before.cache)
+        plan = self._prepare(None if before is None else before.cache)
         if before is not None and options.out_dir is not None:
             self._restore(options.out_dir, before)
         frozen = self._classifier.base is not None and name != "cnn" and not is_own(name)
@@ -204,20 +197,23 @@ class TrainingRun:
             precision=options.precision,
             damage=() if data.dropped is None else data.dropped.lines,
             skipped=0 if data.dropped is None else data.dropped.n_skipped,
-            fine_tune=options.fine_tune,
             class_weights=self._class_weights,
             warnings=warnings,
             epochs_before=len(self._epochs),
-            phase=self._phase,
             strategy=devices.kind,
             workers=devices.workers,
             worker=devices.number,
             replicas=devices.replicas,
         )
 
-    def _prepare_phase(self, before: Cache | None) -> Any:
-        """Decide how a phase caches images, and make its model and optimizer."""
-        options, core, data, devices = self._now, self._classifier.core, self._data, self._devices
+    def _prepare(self, before: Cache | None) -> Any:
+        """Decide how images are cached, and make the model and its optimizer."""
+        options, core, data, devices = (
+            self._options,
+            self._classifier.core,
+            self._data,
+            self._devices,
+        )
         base, compiled = self._classifier.base, self._classifier.compiled
         if devices.several and options.cache == "features":
             raise UsageError("--cache features requires a single device")
@@ -260,26 +256,16 @@ class TrainingRun:
         self._best = best or [one.numpy() for one in self._weights]
 
     @property
-    def _now(self) -> TrainOptions:
-        """Options of the current phase."""
-        second = self._options.second_phase
-        return self._options if self._phase == 1 or second is None else second
-
-    @property
-    def _of_phase(self) -> list[EpochReport]:
-        return [epoch for epoch in self._epochs if epoch.phase == self._phase]
-
-    @property
     def _best_epoch(self) -> int:
-        return min(self._of_phase, key=lambda epoch: epoch.monitored).epoch
+        return min(self._epochs, key=lambda epoch: epoch.monitored).epoch
 
     @property
     def _is_over(self) -> bool:
-        """Whether all epochs of the phase are done, or none was better for long enough."""
-        done, patience = len(self._of_phase), self._options.early_stopping
-        if patience is not None and done and len(self._epochs) - self._best_epoch >= patience:
+        """Whether all epochs are done, or none was better for long enough."""
+        done, patience = len(self._epochs), self._options.early_stopping
+        if patience is not None and done and done - self._best_epoch >= patience:
             return True
-        return done >= self._now.epochs
+        return done >= self._options.epochs
 
     def show_augment(self, path: Path) -> None:
         """Draw the first training images, as they are in the first epoch, with their labels."""
@@ -307,23 +293,11 @@ class TrainingRun:
             save_sheet(sheet, file, ".png")
 
     def train(self) -> None:
-        """Train until all phases are over, or a callback stops the run."""
+        """Train until all epochs are done, or a callback stops the run."""
         if self._options.out_dir is not None and self._devices.number == 0:
             save_json(self._options.out_dir / RUN_FILE, self.plan.made)
-        stopped = self._train_phase()
-        tuning = self._options.tuning
-        if self._phase == 1 and tuning is not None and not stopped:
-            if self._options.early_stopping is not None:
-                self._assign(self._best)
-            self._phase = 2
-            set_fine_tuned(self._classifier, tuning.layer, self.plan.model)
-            self._prepare_phase(None)
-            self._train_phase()
-
-    def _train_phase(self) -> bool:
-        """Train until the phase is over; return whether a callback stopped it."""
         if self._is_over:
-            return False
+            return
         options, data, model, chief = (
             self._options,
             self._data,
@@ -331,10 +305,8 @@ class TrainingRun:
             not self._devices.number,
         )
         done, on_progress = len(self._epochs), options.on_progress
-        epochs = done - len(self._of_phase) + self._now.epochs
         steps = -(-data.images[0] // options.batch_size)
         meter = model.meter = EpochMeter(data.images, data.dataset.task)
-        finished = False
 
         def end_step(batch: int, logs: Any) -> None:
             number, loss = len(self._epochs) + 1, logs["loss"]
@@ -342,7 +314,7 @@ class TrainingRun:
                 kept = options.out_dir is not None and number > 1
                 raise TrainingError(
                     f"epoch {number}: the loss became {loss} at step {batch + 1}",
-                    hint=f"try a --learning-rate lower than {self._now.rate:g}"
+                    hint=f"try a --learning-rate lower than {options.rate:g}"
                     + (f"; the checkpoint of epoch {number - 1} is kept" if kept else ""),
                 )
             note = ", ".join(f"{name} {value:.4f}" for name, value in [*logs.items()][:3])
@@ -352,12 +324,11 @@ class TrainingRun:
         def end_epoch(epoch: int, logs: Any) -> None:
             figures, known = {**logs, **meter.figures()}, EpochReport.__slots__
             values = {name: figures.pop(name) for name in known if name in figures}
-            report = EpochReport(epoch=epoch + 1, phase=self._phase, metrics=figures, **values)
+            report = EpochReport(epoch=epoch + 1, metrics=figures, **values)
             self._epochs.append(report)
             logs.update(self._epochs[-1].logs)
 
         def save_epoch(epoch: int, logs: Any) -> None:
-            nonlocal finished
             del logs
             is_best = self._best_epoch == epoch + 1
             if is_best:
@@ -366,8 +337,8 @@ class TrainingRun:
                 state = [one.numpy() for one in self._changing]
                 save_checkpoint(options.out_dir, self._state, state, [] if is_best else self._best)
             options.on_epoch(self._epochs[-1])
-            if self._is_over and not model.stop_training:
-                finished = model.stop_training = True
+            if self._is_over:
+                model.stop_training = True
             meter.begin_epoch()
 
         made = keras.callbacks.LambdaCallback
@@ -382,8 +353,7 @@ class TrainingRun:
             callbacks += [*options.callbacks, made(on_epoch_end=save_epoch)]
             stack.enter_context(data.naming_damage(self._cache))
             on_progress(activity(f"epoch {done + 1}"))
-            self._fit(callbacks, done, epochs, meter)
-        return bool(model.stop_training) and not finished
+            self._fit(callbacks, done, options.epochs, meter)
 
     def _fit(self, callbacks: Sequence[Any], done: int, epochs: int, meter: EpochMeter) -> None:
         """Train from an epoch to another, by Keras' ``fit`` on one device."""
@@ -464,7 +434,7 @@ class TrainingRun:
             seconds=time.perf_counter() - start + before,
             best_epoch=self._best_epoch,
             saved_epoch=self._best_epoch if stops else len(self._epochs),
-            stopped_early=len(self._of_phase) < self._now.epochs,
+            stopped_early=len(self._epochs) < options.epochs,
         )
         saves = out is not None and self._devices.number == 0
         current = [one.numpy() for one in self._weights]
@@ -558,8 +528,6 @@ def _check_compiled(options: TrainOptions, devices: Devices, compiled: Mapping[s
         if getattr(options, name):
             what = f"{option_name(name)} cannot be used with a compiled model"
             raise UsageError(what, hint="change its compile(), or leave compile() out")
-    if options.fine_tune is not None and options.learning_rate is None:
-        raise UsageError("--fine-tune with a compiled model requires --learning-rate")
     if devices.several:
         raise UsageError(
             f"a compiled model can't be trained with --strategy {devices.kind}",

@@ -137,7 +137,6 @@ def render_plan(plan: "TrainPlan") -> str:
         *(f"  data     {printable(note)}" for note in plan.forms),
         f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
-        *_tuning(plan),
         f"  pixels   {_pixels(plan)}",
         f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
     ]
@@ -149,18 +148,6 @@ def render_plan(plan: "TrainPlan") -> str:
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
     return "\n".join(lines)
-
-
-def _tuning(plan: "TrainPlan") -> list[str]:
-    tuning, second = plan.options.tuning, plan.options.second_phase
-    if tuning is None or second is None:
-        return []
-    now = " (current)" if plan.phase == 2 else ""
-    return [
-        f"  phases   {human_count(plan.options.epochs, 'epoch')}, then "
-        f"{human_count(second.epochs, 'epoch')} fine-tuning from layer {printable(tuning.layer)}, "
-        f"learning rate {second.rate:g}{now}"
-    ]
 
 
 def _weights(plan: "TrainPlan") -> list[str]:
@@ -186,7 +173,7 @@ def _image_rate(plan: "TrainPlan", epochs: "Sequence[EpochReport]") -> float:
     With cached features, only the first one reads images: the rate is that of all epochs so far.
     """
     last = epochs[-1]
-    if plan.cache != "features" or last.phase != plan.phase:
+    if plan.cache != "features":
         return last.images_per_second
     images = sum(one.images_per_second * one.seconds for one in epochs)
     return images / sum(one.seconds for one in epochs)
