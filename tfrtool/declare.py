@@ -53,6 +53,7 @@ class OptionSpec:
     path: PathKind | None
     parse: Callable[[Any], Any] | None
     on_resume: OnResume
+    common: bool
 
 
 def option(
@@ -70,6 +71,7 @@ def option(
     path: PathKind | None = None,
     parse: Callable[[Any], Any] | None = None,
     on_resume: OnResume = "same",
+    common: bool = False,
 ) -> Any:
     """Declare an option: a field of a dataclass derived from `Options`.
 
@@ -91,6 +93,7 @@ def option(
         path: for paths, which ones the command takes.
         parse: makes the Python value of the text, or tuple of texts, that the command got.
         on_resume: for options of runs that can be resumed.
+        common: whether ``--help`` shows it if a command has many options. ``--help-all`` shows all.
     """
     spec = OptionSpec(
         help=help,
@@ -105,6 +108,7 @@ def option(
         path=path,
         parse=parse,
         on_resume=on_resume,
+        common=common,
     )
     return field(default=MISSING if default is ... else default, metadata={_KEY: spec})
 

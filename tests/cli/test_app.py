@@ -82,6 +82,48 @@ def test_help_lists_every_command(capsys: Capture) -> None:
         assert sorted(shown) == sorted(group.commands)
 
 
+COMMANDS = [words for words in ALL if words not in ((), ("inspect",))]
+
+
+def _sections(capsys: Capture, *words: str) -> dict[str, list[str]]:
+    """Return the options in a help by their group, and print nothing else."""
+    assert main([*words]) == 0
+    found = re.findall(r"^([A-Z].*):\n((?:  .*\n)+)", capsys.readouterr().out, re.MULTILINE)
+    groups = {
+        name: re.findall(r"^  (?:-h, )?(--[a-z-]+)", rows, re.MULTILINE) for name, rows in found
+    }
+    return {name: options for name, options in groups.items() if options}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_a_screen(capsys: Capture, words: tuple[str, ...]) -> None:
+    """The help shows at most 15 options besides the general ones, and counts those left out."""
+    shown, full = (_sections(capsys, *words, help_) for help_ in ("--help", "--help-all"))
+    assert {*full} >= {*shown}
+    assert all(option in full[group] for group in shown for option in shown[group])
+    common, everything = (sum(map(len, one.values())) for one in (shown, full))
+    general = len(full["General"])
+    assert shown["General"] == full["General"]
+    assert (8 if everything - general > 15 else everything - general) <= common - general <= 15
+    assert main([*words, "--help"]) == 0
+    left_out = re.findall(r"^(\d+) more options: (.+)$", capsys.readouterr().out, re.MULTILINE)
+    more = f"tfrtool {' '.join(words)} --help-all"
+    assert left_out == ([(str(everything - common), more)] if everything > common else [])
+
+
+def test_groups_have_the_same_order_in_every_help(capsys: Capture) -> None:
+    """No two groups of options stand the other way round in the help of another command."""
+    before: dict[tuple[str, str], str] = {}
+    for words in COMMANDS:
+        groups = [*_sections(capsys, *words, "--help-all")]
+        assert groups[-1] == "General"
+        for n, later in enumerate(groups):
+            for earlier in groups[:n]:
+                before[earlier, later] = " ".join(words)
+    assert [pair for pair in before if pair[::-1] in before] == []
+    assert len(before) > 20
+
+
 def test_inspect_of_a_file_is_inspect_shard(capsys: Capture, make_shard: MakeShard) -> None:
     """The name of the command may be left out, with options before or after the file."""
     shard = str(make_shard([b"a", b"b"]))

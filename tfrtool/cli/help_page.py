@@ -11,6 +11,12 @@ import click
 GENERAL = "General"
 """The group of the options that every command has."""
 
+_MANY = 15
+"""A command with more options of its own than this shows only the common ones in ``--help``."""
+
+_SHOW_ALL = f"{__name__}.show_all"
+"""In `click.Context.meta`: whether the help shows all options."""
+
 _HYPHEN, _SPACE = "\N{NON-BREAKING HYPHEN}", "\N{NO-BREAK SPACE}"
 
 Rows = Sequence[tuple[str, str]]
@@ -90,30 +96,54 @@ class _WithExamples(click.Command):
 class GroupedOption(click.Option):
     """An option that its command's help lists under the heading ``group``."""
 
-    def __init__(self, *arguments: Any, group: str = "Options", **settings: Any) -> None:
+    def __init__(self, *arguments: Any, group: str, common: bool, **settings: Any) -> None:
         """Take the arguments of `click.Option`, too."""
         super().__init__(*arguments, **settings)
-        self.group = group
+        self.group, self.common = group, common
+
+
+def _show_all_options(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[_SHOW_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+help_all_option = click.option(
+    "--help-all",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all_options,
+    help="Show all options and exit.",
+)
 
 
 class GroupedCommand(_WithExamples):
     """A command whose help lists its options in groups, each under a heading."""
 
-    def groups(self, ctx: click.Context) -> dict[str, list[click.Option]]:
-        """Return the options by the group that they are in, in the order of the help."""
-        found: dict[str, list[click.Option]] = {}
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option):
-                found.setdefault(getattr(parameter, "group", GENERAL), []).append(parameter)
-        return found
+    def left_out(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options that only ``--help-all`` shows."""
+        options = [one for one in self.params if isinstance(one, GroupedOption)]
+        shows_all = len(options) <= _MANY or ctx.meta.get(_SHOW_ALL, False)
+        return [one for one in options if not (shows_all or one.common)]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group."""
-        sections = {
-            group: [row for option in options if (row := option.get_help_record(ctx))]
-            for group, options in self.groups(ctx).items()
-        }
+        sections: dict[str, list[tuple[str, str]]] = {}
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        left_out = self.left_out(ctx)
+        for option in options:
+            if option not in left_out and (row := option.get_help_record(ctx)):
+                sections.setdefault(getattr(option, "group", GENERAL), []).append(row)
         _write_sections(formatter, sections)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, and how to see the options that are left out."""
+        super().format_epilog(ctx, formatter)
+        if left_out := self.left_out(ctx):
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(left_out)} more options: {ctx.command_path} --help-all")
 
 
 class SectionedGroup(_WithExamples, click.Group):

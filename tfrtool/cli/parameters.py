@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 import click
 
-from tfrtool.cli.help_page import GroupedCommand, GroupedOption
+from tfrtool.cli.help_page import GroupedCommand, GroupedOption, help_all_option
 from tfrtool.cli.output import note
 from tfrtool.declare import (
     Options,
@@ -138,6 +138,7 @@ SKIP_OR_STOP = "Skip damaged records and list them (exit code 3), or stop at the
 _Function = Callable[..., Any]
 
 _GROUPS = (
+    "Options",
     *("Source", "Dataset", "Selection", "Model", "Optimization", "Input pipeline"),
     *(
         "Labels and features",
@@ -165,6 +166,7 @@ def command(
     """
 
     def make(function: _Function) -> click.Command:
+        help_all_option(function)
         debug_option(function)
         json_help = "Print results as JSON Lines."
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
@@ -190,7 +192,7 @@ _PATHS = {
 def _with_options(function: _Function, kinds: Sequence[type[Options]]) -> _Function:
     """Add the options that dataclasses declare; flags that stand for a value become that value."""
     found = [pair for kind in kinds for pair in declared(kind) if pair[1].cli is not None]
-    found.sort(key=lambda pair: _GROUPS.index(pair[1].group) if pair[1].group in _GROUPS else -1)
+    found.sort(key=lambda pair: _GROUPS.index(pair[1].group))
     choosing = [(field.name, spec.flags) for field, spec in found if spec.flags]
 
     @wraps(function)
@@ -206,9 +208,8 @@ def _with_options(function: _Function, kinds: Sequence[type[Options]]) -> _Funct
     target = call if choosing else function
     for field, spec in reversed(found):
         for flag, text in reversed(spec.flags.items()):
-            click.option(f"--{flag}", cls=GroupedOption, group=spec.group, is_flag=True, help=text)(
-                target
-            )
+            grouped = {"cls": GroupedOption, "group": spec.group, "common": spec.common}
+            click.option(f"--{flag}", **grouped, is_flag=True, help=text)(target)
         if not spec.flags:
             _click_option(field, spec)(target)
     return target
@@ -226,6 +227,7 @@ def _click_option(field: Field[Any], spec: OptionSpec) -> Callable[[_Function], 
         field.name,
         cls=GroupedOption,
         group=spec.group,
+        common=spec.common,
         type=None if flag else _click_type(field, spec, choices),
         metavar=spec.metavar or None,
         multiple=spec.repeat,

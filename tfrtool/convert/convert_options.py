@@ -83,24 +83,30 @@ class ReshardOptions(CopyOptions):
         cli="--split",
         repeat=True,
         parse=parse_splits,
+        common=True,
     )
     stratify: str | None = option(
         None,
         "Keep the proportions of this feature's values the same in every split.",
         metavar="FEATURE",
         group="Splits and order",
+        common=True,
     )
     group_by: str | None = option(
         None,
         "Keep records in the same split if they share a value of this feature.",
         metavar="FEATURE",
         group="Splits and order",
+        common=True,
     )
     shuffle: bool = option(
-        False, "Write the records of each split in random order.", group="Splits and order"
+        False,
+        "Write the records of each split in random order.",
+        group="Splits and order",
+        common=True,
     )
     seed: int = option(
-        0, "Random seed for --shuffle and --split.", group="Splits and order", **SEEDS
+        0, "Random seed for --shuffle and --split.", group="Splits and order", **SEEDS, common=True
     )
 
     def __post_init__(self) -> None:
@@ -122,6 +128,7 @@ class FilterOptions(CopyOptions, StoredOptions):
         'Keep records that match an SQL condition, such as "label = 1 AND height > 64".',
         metavar="EXPR",
         group="Selection",
+        common=True,
     )
     keep: str | os.PathLike[str] | None = option(
         None,
@@ -129,6 +136,7 @@ class FilterOptions(CopyOptions, StoredOptions):
         metavar="FILE",
         group="Selection",
         path="local input",
+        common=True,
     )
     drop: str | os.PathLike[str] | None = option(
         None,
@@ -136,17 +144,20 @@ class FilterOptions(CopyOptions, StoredOptions):
         metavar="FILE",
         group="Selection",
         path="local input",
+        common=True,
     )
     dedupe: bool = option(
         False,
         "Drop exact duplicates: of the image, or of the record if it has none.",
         group="Selection",
+        common=True,
     )
     dedupe_by: str | None = option(
         None,
         "Keep only the first record with each value of this feature, such as image/filename.",
         metavar="FEATURE",
         group="Selection",
+        common=True,
     )
     sample: int | float | str | None = option(
         None,
@@ -155,6 +166,7 @@ class FilterOptions(CopyOptions, StoredOptions):
         metavar="SIZE",
         group="Selection",
         parse=str,
+        common=True,
     )
     sample_per: str | None = option(
         None,
@@ -292,7 +304,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
     """Options of convert."""
 
     from_format: FormatName | None = option(
-        None, "Format of SOURCE.  [default: detected]", group="Source", cli="--from"
+        None, "Format of SOURCE.  [default: detected]", group="Source", cli="--from", common=True
     )
     select: Sequence[str] | None = option(
         None,
@@ -300,6 +312,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         metavar="A,B",
         group="Labels and features",
         parse=lambda text: text.split(","),
+        common=True,
     )
     rename: Mapping[str, str] | None = option(
         None,
@@ -308,6 +321,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         group="Labels and features",
         repeat=True,
         parse=lambda texts: parse_pairs("--rename", texts, "OLD=NEW, such as class=label"),
+        common=True,
     )
     cast: Mapping[str, str] | None = option(
         None,
@@ -317,6 +331,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         group="Labels and features",
         repeat=True,
         parse=lambda texts: parse_pairs("--cast", texts, "NAME:TYPE, such as price:float32", ":"),
+        common=True,
     )
     schema: str | os.PathLike[str] | None = option(
         None,
@@ -325,6 +340,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         metavar="FILE",
         group="Labels and features",
         path="local input",
+        common=True,
     )
     lists: bool = option(
         False,
@@ -350,15 +366,25 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         group="Labels and features",
     )
     shards: int | None = option(
-        None, "Number of files per split.", metavar="N", group="Shards", least=1, most=99_999
+        None,
+        "Number of files per split.",
+        metavar="N",
+        group="Shards",
+        least=1,
+        most=99_999,
+        common=True,
     )
     to: FormatName | None = option(
-        None, "Format of TARGET.  [default: by suffix, or tfrecord for tables]", group="Output"
+        None,
+        "Format of TARGET.  [default: by suffix, or tfrecord for tables]",
+        group="Output",
+        common=True,
     )
     verify: Literal["none", "values", "bytes"] = option(
         "values",
         "Read TARGET back and compare all values, or the payloads byte for byte.",
         group="Output",
+        common=True,
     )
     on_note: Callable[[str], None] = option(
         lambda _: None, "Called with each loss and note before anything is written.", cli=None

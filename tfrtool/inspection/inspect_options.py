@@ -67,6 +67,7 @@ class StoredOptions(AsStoredOption):
         "by side.",
         metavar="FIELD[,FIELD]",
         parse=lambda text: text.split(","),
+        common=True,
     )
 
     def __post_init__(self) -> None:
@@ -102,12 +103,13 @@ class CatOptions(StoredOptions):
         "Print these records of each shard, counted from 0.",
         metavar="5|10:20|0,7,9",
         group="Selection",
+        common=True,
     )
     limit: int | None = option(
-        None, "Print at most N records.", metavar="N", least=1, group="Selection"
+        None, "Print at most N records.", metavar="N", least=1, group="Selection", common=True
     )
     sample: int | None = option(
-        None, "Print N random records.", metavar="N", least=1, group="Selection"
+        None, "Print N random records.", metavar="N", least=1, group="Selection", common=True
     )
     seed: int = option(
         0,
@@ -122,6 +124,7 @@ class CatOptions(StoredOptions):
         'Print only records that match an SQL condition, such as "label = 1 AND height > 64".',
         metavar="CONDITION",
         group="Selection",
+        common=True,
     )
     sources: Paths | None = option(
         None, "what names the shards, such as their directory. None takes the files.", cli=None

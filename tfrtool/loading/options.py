@@ -91,6 +91,7 @@ class FeatureOptions(Options):
         "Feature with the labels: class numbers, class names, or vectors of 0 and 1; or features "
         "A,B of 0 and 1, one per label.  [default: detected]",
         metavar="NAME",
+        common=True,
     )
     decode_function: str | Callable[[Any], Any] | None = _dataset(
         None, "Function that decodes records of other forms.", metavar="FILE.py:FUNCTION"

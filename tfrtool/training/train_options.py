@@ -194,6 +194,7 @@ class TrainOptions(OpenOptions):
         "validation, valid or val, if any]",
         metavar="NAME|FRACTION",
         parse=_name_or_fraction,
+        common=True,
     )
     task: Literal["classification", "regression"] | None = _dataset(
         None,
@@ -206,24 +207,28 @@ class TrainOptions(OpenOptions):
         "your own: a function of image size and number of classes that returns a keras.Model (also "
         "FILE.py:FUNCTION), or a .keras file.",
         metavar="NAME|MODULE:FUNCTION|FILE",
+        common=True,
     )
     weights: str | None = _model(
         None,
         "Initial weights; imagenet is downloaded.  [default: imagenet, or none for cnn]",
         metavar="imagenet|none|FILE",
         path="local input",
+        common=True,
     )
     trainable: str = _model(
         _AUTO,
         "Layers to train: only the head, all, or LAYER and those after it. auto means head with "
         "loaded weights, otherwise all.",
         metavar="auto|head|all|LAYER",
+        common=True,
     )
     image_size: ImageSize | None = _model(
         None,
         "Resize images to N x N or W x H pixels.  [default: the model's own size]",
         metavar="N|WxH",
         parse=parse_size,
+        common=True,
     )
     channels: Channels = _model(3, "Channels of the images: 3 for RGB, 1 for gray.")
     head: Head | None = _model(
@@ -246,8 +251,10 @@ class TrainOptions(OpenOptions):
         "Precision of the layers. The mixed ones are for GPUs. bfloat16 is for a frozen base: it "
         "requires --trainable head, --cache features or auto, and no --augment.",
     )
-    epochs: int = _optimization(5, "Number of epochs.", metavar="N", least=1)
-    batch_size: int = _optimization(32, "Number of images per batch.", metavar="N", least=1)
+    epochs: int = _optimization(5, "Number of epochs.", metavar="N", least=1, common=True)
+    batch_size: int = _optimization(
+        32, "Number of images per batch.", metavar="N", least=1, common=True
+    )
     learning_rate: float | None = _optimization(
         None,
         "Learning rate. The default is 0.001 for a head and for cnn with --head sigmoid, 0.0003 "
@@ -256,6 +263,7 @@ class TrainOptions(OpenOptions):
         metavar="X",
         above=0,
         most=1000,
+        common=True,
     )
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "lion"] | None = _optimization(
         None,
@@ -289,6 +297,7 @@ class TrainOptions(OpenOptions):
         "best weights.",
         metavar="N",
         least=1,
+        common=True,
     )
     seed: int = _optimization(
         0,
@@ -307,6 +316,7 @@ class TrainOptions(OpenOptions):
         _AUTO,
         "What to keep between epochs: outputs of a frozen base, or decoded images in memory or on "
         "disk. auto picks what fits.",
+        common=True,
     )
     cache_directory: PathLike | None = _input(
         None,
@@ -326,6 +336,7 @@ class TrainOptions(OpenOptions):
         augment_help(),
         metavar="LIST",
         parse=parse_augment,
+        common=True,
     )
     show_augment: PathLike | None = _input(
         None,
@@ -360,12 +371,14 @@ class TrainOptions(OpenOptions):
         metavar="DIR",
         path="local output",
         on_resume="call",
+        common=True,
     )
     resume: bool = _output(
         False,
         "Continue the run in --out from its checkpoint, with the options in its run.json. You can "
         "raise --epochs. Pass code, DATASET and other paths outside --out again.",
         on_resume="call",
+        common=True,
     )
     export: Any = _output(
         (),

@@ -90,8 +90,11 @@ class RunOptions(Options):
             "resume": "Continue an interrupted run of this command.",
             "overwrite": "Replace output that tfrtool wrote earlier.",
         },
+        common=True,
     )
-    dry_run: bool = option(False, "Show what would be written, without writing it.", group="Output")
+    dry_run: bool = option(
+        False, "Show what would be written, without writing it.", group="Output", common=True
+    )
     workers: int | None = workers_option(group="Execution")
     on_progress: OnProgress = option(
         no_progress, "Called regularly, from the calling thread.", cli=None
@@ -131,9 +134,16 @@ class SizeOptions(RunOptions, NameOptions):
         "skip",
         "Skip damaged records and list them (exit code 3), or stop at the first.",
         group="Source",
+        common=True,
     )
     shards: int | None = option(
-        None, "Number of shards per split.", metavar="N", group="Shards", least=1, most=99_999
+        None,
+        "Number of shards per split.",
+        metavar="N",
+        group="Shards",
+        least=1,
+        most=99_999,
+        common=True,
     )
     shard_size: int | str | None = option(
         None,
@@ -142,6 +152,7 @@ class SizeOptions(RunOptions, NameOptions):
         metavar="SIZE",
         group="Shards",
         parse=str,
+        common=True,
     )
     index: bool = option(
         False,

@@ -41,6 +41,7 @@ class WriteOptions(CompressionOptions):
         "finds in paths. Its group 'label' is the label, and other named groups become features.",
         metavar="folder|filename|REGEX",
         group="Source",
+        common=True,
     )
     label_depth: int | None = option(
         None,
@@ -65,6 +66,7 @@ class WriteOptions(CompressionOptions):
         "integer labels unchanged.",
         metavar="FILE|keep",
         group="Labels and features",
+        common=True,
     )
     path_column: str | None = option(
         None,
@@ -138,6 +140,7 @@ class WriteOptions(CompressionOptions):
         metavar="KIND:PATH",
         group="Annotations",
         repeat=True,
+        common=True,
     )
     masks: Literal["polygons", "png", "none"] = option(
         "polygons",
@@ -161,6 +164,7 @@ class WriteOptions(CompressionOptions):
         cli="--split",
         repeat=True,
         parse=parse_splits,
+        common=True,
     )
     ignore_splits: bool = option(
         False, "Ignore the splits that SOURCE has.", group="Splits and order"
@@ -191,6 +195,7 @@ class WriteOptions(CompressionOptions):
         metavar="N|WxH",
         group="Images",
         parse=parse_size,
+        common=True,
     )
     quality: int = option(
         95, "Quality of newly encoded JPEGs.", metavar="Q", group="Images", least=1, most=100
@@ -208,17 +213,19 @@ class WriteOptions(CompressionOptions):
         group="Images",
     )
     dedupe: bool = option(
-        False, "Skip exact duplicates and list them (exit code 3).", group="Images"
+        False, "Skip exact duplicates and list them (exit code 3).", group="Images", common=True
     )
     on_error: Literal["skip", "stop"] = option(
         "skip",
         "Skip bad images and list them (exit code 3), or stop at the first.",
         group="Images",
+        common=True,
     )
     dry_run: bool = option(
         False,
         "Check the images and show the plan, without writing anything.",
         group="Output",
+        common=True,
     )
     workers: int | None = workers_option("threads", group="Execution")
     starting: Starting = option(

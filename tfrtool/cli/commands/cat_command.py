@@ -39,17 +39,22 @@ _WORTH_AN_INDEX = 4 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class _CatOptions(ProtoOptions):
-    on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP, group="Selection")
+    on_error: Literal["skip", "stop"] = option("skip", SKIP_OR_STOP, group="Selection", common=True)
     select: str | None = option(
-        None, "Print only these features, in this order.", metavar="A,B", group="Output"
+        None,
+        "Print only these features, in this order.",
+        metavar="A,B",
+        group="Output",
+        common=True,
     )
     format: Literal["jsonl", "csv", "text", "arrow"] = option(
         "jsonl",
         "JSON Lines, CSV, readable text with long values shortened, or an Arrow stream.",
         group="Output",
+        common=True,
     )
     bytes: Literal["summary", "base64"] = option(
-        "summary", "How to print binary values: a summary, or base64.", group="Output"
+        "summary", "How to print binary values: a summary, or base64.", group="Output", common=True
     )
 
 
