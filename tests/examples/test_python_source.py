@@ -18,6 +18,7 @@ from tests.examples.strategies import (
     string,
 )
 from tests.inspection.real_files import SOME_FILES, payloads_of
+from tfrtool.examples.description_file import parse_source
 from tfrtool.examples.example import DType, encode_example
 from tfrtool.examples.feature_text import python_source
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
@@ -29,6 +30,7 @@ def source_of(payloads: list[bytes]) -> str:
     for payload in payloads:
         assert fold.add_payload(payload)
     source = python_source(fold.features(), fold.records, notes=["A note."])
+    assert {*parse_source(source.encode())} == {*fold.schema()}  # --description reads it
     for line in source.splitlines():
         assert len(line) <= 100 or "tf.io." in line or " " not in line.strip(" #")
     return source
@@ -95,7 +97,9 @@ def test_any_bytes_are_a_name(tf: Any, names: list[bytes]) -> None:
     payload = raw_example([entry(name, int64(1)) for name in names])
     if not fold.add_payload(payload):
         return
-    (parsed,) = parse_all(tf, python_source(fold.features(), 1), [payload])
+    source = python_source(fold.features(), 1)
+    assert {*parse_source(source.encode())} == {*fold.schema()}
+    (parsed,) = parse_all(tf, source, [payload])
     found = {name if isinstance(name, bytes) else name.encode() for name in parsed}
     assert found == set(names)
 

@@ -73,6 +73,7 @@ NOTATIONS: list[tuple[str, FeatureSpec]] = [
     ("m:int64:[2]=1,2", FeatureSpec(name="m", dtype=DType.INT64, shape=(2,), default=(1, 2))),
     ("ids:int64:[*]", FeatureSpec(name="ids", dtype=DType.INT64, shape=None)),
     ("image/filename:string", FeatureSpec(name="image/filename", dtype=DType.STRING)),
+    ("label:tf.int64=0", FeatureSpec(name="label", dtype=DType.INT64, default=(0,))),
     ("a:b:string", FeatureSpec(name="a:b", dtype=DType.STRING)),
     ("s:string=a,b=c:d", FeatureSpec(name="s", dtype=DType.STRING, default=(b"a,b=c:d",))),
 ]  # fmt: skip
@@ -87,7 +88,7 @@ def test_notation(notation: str, spec: FeatureSpec) -> None:
 @pytest.mark.parametrize(
     "notation",
     [
-        "", "label", ":int64", "label:", "label:int32", "label:uint8=1", "label:int64=x",
+        "", "label", ":int64", "label:", "x:tf.", "x:tf.int32", "label:uint8=1", "label:int64=x",
         "label:int64=1.5", "label:int64=9223372036854775808", "box:float32:[4]=1,2",
         "box:float32:[-1]", "box:float32:[a]", "box:float32:4", "ids:int64:[*]=1", "x:int64:[,]",
     ],

@@ -15,7 +15,8 @@ from tfrtool.storage.arguments import parse_enum_fields
 from tfrtool.storage.json_values import Shown
 
 _NOTATION = re.compile(
-    r"(?P<name>.+?):(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?", re.DOTALL
+    r"(?P<name>.+?):(?:tf\.)?(?P<dtype>[a-z0-9]+)(?::(?P<shape>\[[^\]]*\]))?(?:=(?P<default>.*))?",
+    re.DOTALL,
 )
 _SIZE = re.compile("[0-9]{1,11}")
 _FORM = "NAME:DTYPE[:SHAPE][=DEFAULT], such as label:int64=-1 or box:float32:[4]"

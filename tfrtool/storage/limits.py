@@ -176,6 +176,10 @@ MAX_METADATA_BYTES = 64 * 1024 * 1024
 """Size of a JSON or text metadata file. TFDS' largest features.json are below 1 MiB, and a
 dataset_info.json with 100,000 shards has 1 MiB."""
 
+MAX_SOURCE_BYTES = 256 * 1024
+"""Size of Python source with a feature description. Its syntax tree can take 500 times as much
+memory. Notebooks saved as source have some ten kilobytes."""
+
 MAX_IMAGE_PIXELS = 89_478_485
 """Pixels of one image: Pillow's own threshold for a decompression bomb (2**28 / 3), 256 MiB in
 RGB."""

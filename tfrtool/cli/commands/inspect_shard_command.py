@@ -19,7 +19,6 @@ from tfrtool.cli.process import stdout_closed
 from tfrtool.cli.schema_text import feature_table
 from tfrtool.declare import option
 from tfrtool.errors import (
-    SchemaError,
     ShardError,
     UsageError,
     human_bytes,
@@ -33,7 +32,6 @@ from tfrtool.inspection.shard_options import ProtoOptions, ShardOptions
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.page import Bad, Good, Heading, Page, Prose, Table, facts, findings
 from tfrtool.records.compression import Compression
-from tfrtool.storage.opening import read_bounded
 
 if TYPE_CHECKING:
     from tfrtool.examples.parsing import ParsedValue
@@ -57,15 +55,15 @@ class _InspectShardOptions(ProtoOptions):
     )
     feature: tuple[str, ...] = option(
         (),
-        "Parse records with this feature. DTYPE is string, int64 or float32; SHAPE is [] (the "
-        "default), [3], [2,2] or [*]. Repeatable.",
+        "Parse records with this feature. DTYPE is string, int64 or float32, or tf.string etc.; "
+        "SHAPE is [] (the default), [3], [2,2] or [*]. Repeatable.",
         metavar="NAME:DTYPE[:SHAPE][=DEFAULT]",
         repeat=True,
     )
     description: str | None = option(
         None,
-        "Parse records with the feature_description in a JSON file, such as "
-        '{"label": {"dtype": "int64", "shape": []}}.',
+        "Parse records with the feature_description in a file: Python source (.py), which is not "
+        'executed, or JSON such as {"label": {"dtype": "int64", "shape": []}}.',
         metavar="FILE",
         path="input",
     )
@@ -153,12 +151,10 @@ def _schema(
     with description_options():
         if description is None:
             return Schema.from_notation(features)
-        try:
-            with os_errors_as(UsageError, description):
-                return Schema.from_json(read_bounded(description))
-        except SchemaError as error:
-            error.path = description
-            raise
+        from tfrtool.examples.description_file import read_description
+
+        with os_errors_as(UsageError, description):
+            return read_description(description)
 
 
 def _messages(proto: str) -> "PayloadJson":
