@@ -56,7 +56,7 @@ TEXTS |= {
     "--where",
     "sql",
 }
-TEXTS |= {"--split-labels"}
+TEXTS |= {"--split-labels", "--strategy"}
 TEXTS |= {
     "--annotations",
     "--column",

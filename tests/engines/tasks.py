@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfrtool.errors import CorruptShardError
 
-__all__ = ["begin_and_wait", "die", "done", "first_only", "name_of", "refuse"]
+__all__ = ["begin_and_wait", "die", "name_of", "refuse"]
 
 
 def begin_and_wait(task: tuple[Path, int]) -> tuple[int, int]:
@@ -32,15 +32,3 @@ def refuse(task: Path) -> None:
 def name_of(task: Path) -> str:
     """Return the name of a file."""
     return task.name
-
-
-def first_only(folder: Path) -> None:
-    """Return in the process that calls this first, and be late in all others."""
-    try:
-        (folder / "first").touch(exist_ok=False)
-    except FileExistsError:
-        time.sleep(300)
-
-
-def done() -> None:
-    """Have nothing to end."""

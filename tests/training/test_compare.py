@@ -38,10 +38,9 @@ def test_all_are_measured(few: Path) -> None:
     [
         {"recipe": "naive"},
         {"resume": True, "out": Path("run")},
-        {"strategy": "multi-worker"},
         {"model": lambda _size, _classes: None, "trainable": "all"},
     ],
-    ids=["recipe", "resume", "strategy", "model"],
+    ids=["recipe", "resume", "model"],
 )
 def test_what_can_not_be_compared_is_refused(changes: dict[str, Any]) -> None:
     """It is a usage error, before anything is read."""

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import tfrtool
-from tests.process.several_devices import free_ports, mirrored_run, worker
-from tests.training.runs import write_drawings
+from tests.process.several_devices import mirrored_run
+from tests.training.runs import small_options, write_drawings
+from tfrtool.cli import main
 
 pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
@@ -35,24 +36,6 @@ def _arguments(drawings: Path, out: Path, **more: Any) -> list[str]:
 
 
 @pytest.mark.several
-def test_two_workers_train_one_model(drawings: Path, tmp_path: Path) -> None:
-    """Only the chief prints and writes; the losses are near those of one process."""
-    ports, out = free_ports(2), tmp_path / "two"
-    workers = [worker(index, ports, _arguments(drawings, out)) for index in range(2)]
-    printed = [one.communicate(timeout=300) for one in workers]
-    assert [one.returncode for one in workers] == [0, 0], printed
-    assert "devices  2, multi-worker, 2 workers" in printed[0][0]
-    assert printed[1] == ("", "")
-    epochs = json.loads((out / "history.json").read_text())["epochs"]
-    whole = tfrtool.train(drawings, **OPTIONS, out=tmp_path / "one")
-    for epoch, other in zip(epochs, whole.epochs, strict=True):
-        assert epoch["val_loss"] == pytest.approx(other.val_loss, rel=0.1)
-    assert {path.name for path in out.iterdir()} == {
-        path.name for path in (tmp_path / "one").iterdir()
-    }
-
-
-@pytest.mark.several
 def test_two_devices_train_as_one(drawings: Path, tmp_path: Path) -> None:
     """They see the same images in the same steps."""
     out = tmp_path / "two"
@@ -64,3 +47,35 @@ def test_two_devices_train_as_one(drawings: Path, tmp_path: Path) -> None:
     epochs = json.loads((out / "history.json").read_text())["epochs"]
     losses = [epoch.val_loss for epoch in whole.epochs]
     assert [epoch["val_loss"] for epoch in epochs] == pytest.approx(losses, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("config", "strategy", "facts"),
+    [
+        (None, "multi-worker", ["one machine", "how-to/several-machines.md"]),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "auto", ["2 workers", "--strategy one"]),
+        ('{"cluster": 1}', "auto", ["TF_CONFIG is invalid"]),
+    ],
+)
+def test_several_machines_are_refused(
+    drawings: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    config: str | None,
+    strategy: str,
+    facts: list[str],
+) -> None:
+    """The error names what to do; no worker of TF_CONFIG trains a model of its own in silence."""
+    if config is not None:
+        monkeypatch.setenv("TF_CONFIG", config)
+    assert main(["train", str(drawings), "--model", "cnn", "--strategy", strategy]) == 2
+    error = capfd.readouterr().err
+    assert all(fact in error for fact in facts)
+    assert error.count("\n") == 1
+
+
+def test_one_device_in_spite_of_workers(few: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --strategy one, a worker of TF_CONFIG trains alone."""
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
+    report = tfrtool.train(**small_options(few, epochs=1), strategy="one")
+    assert (report.plan.strategy, report.plan.replicas) == ("one", 1)

@@ -287,13 +287,6 @@ def node_result(answer: tuple[str, str, bytes], buffers: Iterable[Any] = repeat(
     raise ClusterError(what, expected=_VERSION, found=data.decode(), hint=hint)
 
 
-def arguments_of(function: Callable[..., object], *arguments: object) -> tuple[object, ...]:
-    """Return the arguments with which `node_call` calls a function of a module."""
-    head, folders, _ = _pickled(function, Path.is_dir)
-    body, paths, _ = _pickled(arguments, Path.exists)
-    return _VERSION, str(Path.cwd()), [*folders, *paths], head, body, {}
-
-
 class _Pickler(pickle.Pickler):
     """Pickles, and collects the local paths and the URLs that are pickled."""
 

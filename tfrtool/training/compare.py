@@ -13,7 +13,6 @@ from tfrtool.loading.bench import Measurement, measure_in_turn
 from tfrtool.loading.options import KNOBS
 from tfrtool.training.train_options import PICKLED, TrainOptions
 from tfrtool.training.train_report import ComparedRun, TrainReport
-from tfrtool.training.worker_cluster import find_workers
 
 _SAVES_NOTHING: dict[str, Any] = {
     one.name: one.default
@@ -29,12 +28,9 @@ _AS_PUBLISHED: dict[str, Any] = {
 
 def comparable_runs(options: TrainOptions) -> dict[str, Callable[[], TrainReport]]:
     """Return the runs to measure, by recipe, tfrtool's last; a `UsageError` if there are none."""
-    several = options.strategy == "multi-worker"
-    if options.strategy == "auto" and (cluster := find_workers()) is not None:
-        several = len(cluster.names) > 1
-    if several or options.resume or options.recipe == "naive":
+    if options.resume or options.recipe == "naive":
         other = "--resume" if options.resume else "--recipe naive"
-        raise UsageError(f"--compare cannot be used with {'several workers' if several else other}")
+        raise UsageError(f"--compare cannot be used with {other}")
     measured = replace(options, **_SAVES_NOTHING)
     published = replace(measured, **_AS_PUBLISHED)
     runs = {"naive": partial(_run, replace(published, recipe="naive"))}

@@ -1,29 +1,20 @@
-"""Training on several devices and workers: Keras 3's ``fit`` fails under several workers."""
+"""Training on several devices of a machine."""
 
 import functools
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfrtool.errors import ClusterError, UsageError, reason_of
+from tfrtool.errors import UsageError, reason_of
 from tfrtool.loading.labels import Task
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.training.fitting import MeasuredModel, cross_entropy
-from tfrtool.training.train_options import Strategy
-from tfrtool.training.worker_cluster import VARIABLE, WorkerCluster, find_workers
-
-_LOST = (
-    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InternalError),
-    *(tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.UnknownError),
-    tf.errors.FailedPreconditionError,
-)
-"""What TensorFlow raises in a worker when another one is gone."""
+from tfrtool.training.train_options import ONE_MACHINE, SEVERAL_MACHINES, Strategy
 
 _plain = tf.autograph.experimental.do_not_convert
 
@@ -34,21 +25,10 @@ class Devices:
 
     kind: Strategy
     strategy: Any  # variables are made in its ``scope()``
-    cluster: WorkerCluster | None = None
-
-    @property
-    def workers(self) -> int:
-        """Number of processes."""
-        return 1 if self.cluster is None else len(self.cluster.names)
-
-    @property
-    def number(self) -> int:
-        """Number of this process; process 0, the chief, writes and reports."""
-        return 0 if self.cluster is None else self.cluster.own
 
     @property
     def replicas(self) -> int:
-        """Number of devices in all processes."""
+        """Number of devices."""
         return int(self.strategy.num_replicas_in_sync)
 
     @property
@@ -56,85 +36,45 @@ class Devices:
         """Whether a strategy is used, even if it has one device."""
         return self.kind != "one"
 
-    def check_batch_size(self, batch_size: int, images: Sequence[int]) -> None:
-        """Raise a `UsageError` if images can't be divided among the devices."""
-        if min(images) < self.workers or batch_size < self.replicas or batch_size % self.workers:
-            multiple = f" that is a multiple of {self.workers}" if self.workers > 1 else ""
+    def check_batch_size(self, batch_size: int) -> None:
+        """Raise a `UsageError` if a batch can't be divided among the devices."""
+        if batch_size < self.replicas:
             raise UsageError(
-                f"{min(images)} images can't be distributed in batches of {batch_size}",
-                expected=f"at least {self.workers} images, and a batch size of at least "
-                f"{self.replicas}{multiple}",
+                f"--batch-size must be at least {self.replicas}, an image per device, "
+                f"got {batch_size}"
             )
 
     def distribute(self, make: Callable[[Any], TfDataset]) -> Any:
         """Return an endless iterator over the batches that ``make`` returns for an InputContext."""
 
         def endless(context: Any) -> TfDataset:
-            # Before each step of a finite dataset, TensorFlow would ask all workers whether
-            # theirs has ended. All workers have the same number of steps.
+            # Before each step of a finite dataset, TensorFlow would ask all devices whether
+            # theirs has ended.
             return make(context).repeat()
 
         return iter(self.strategy.distribute_datasets_from_function(endless))
 
-    def gather(self, value: int) -> list[int]:
-        """Return the value that each worker passed; all of them must call this."""
-        if self.workers == 1:
-            return [value]
-        local = self.replicas // self.workers
-        passed = self.strategy.experimental_distribute_values_from_function(
-            lambda _: tf.constant([value], tf.int64)
-        )
-        return [int(one) for one in self.strategy.gather(passed, axis=0).numpy()[::local]]
-
-    def check_same(self, digest: int) -> None:
-        """Raise a `UsageError` that names workers with another digest of their run."""
-        found = self.gather(digest)
-        other = [number for number, one in enumerate(found) if one != digest]
-        if self.cluster is not None and other:
-            names = ", ".join(map(self.cluster.describe, other))
-            raise UsageError(
-                f"options, dataset or checkpoint differ from those of {names}",
-                hint="start all workers with the same options and files",
-            )
-
-    @contextmanager
-    def naming_lost_workers(self) -> Iterator[None]:
-        """Turn TensorFlow's errors about lost workers into one that names them."""
-        try:
-            yield
-        except _LOST as error:
-            if self.cluster is None:
-                raise
-            lost = " and ".join(map(self.cluster.describe, self.cluster.missing()))
-            raise ClusterError(
-                f"{lost} ended during the run" if lost else f"lost a worker: {reason_of(error)}",
-                hint="see its output for the cause; use --resume on all workers to continue from "
-                "the checkpoint in --out",
-            ) from error
-
 
 def open_devices(kind: Strategy) -> Devices:
-    """Open the devices of a strategy, before anything else is done with TensorFlow.
-
-    Raises:
-        UsageError: the devices are missing, or TF_CONFIG is invalid.
-        ClusterError: a worker did not connect in time.
-    """
-    cluster = None if kind in ("one", "mirrored") else find_workers()
+    """Open the devices of a strategy, before anything else is done with TensorFlow."""
     if kind == "auto":
+        _check_alone()
         kind = "mirrored" if len(tf.config.list_physical_devices("GPU")) > 1 else "one"
-        if cluster is not None and len(cluster.names) > 1:
-            kind = "multi-worker"
     if kind == "one":
         return Devices(kind=kind, strategy=tf.distribute.get_strategy())
-    if kind == "mirrored":
-        return _open_mirrored()
-    if cluster is None:
-        raise UsageError(
-            f"--strategy multi-worker requires {VARIABLE} in the environment",
-            hint="a scheduler such as Kubeflow sets it on each worker",
-        )
-    return _open_workers(os.environ[VARIABLE], cluster)
+    return _open_mirrored()
+
+
+def _check_alone() -> None:
+    """Raise a `UsageError` if TF_CONFIG has other workers: each would train all by itself."""
+    try:
+        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+        count = sum(map(cluster.num_tasks, cluster.jobs))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"TF_CONFIG is invalid: {reason_of(error)}") from error
+    if count > 1:
+        hint = f"use --strategy one to train on this machine, or {SEVERAL_MACHINES}"
+        raise UsageError(ONE_MACHINE, found=f"{count} workers in TF_CONFIG", hint=hint)
 
 
 # Once per process: a second strategy would receive the collectives of the first.
@@ -154,22 +94,11 @@ def _open_mirrored() -> Devices:
     return Devices(kind="mirrored", strategy=strategy)
 
 
-@functools.cache
-def _open_workers(_config: str, cluster: WorkerCluster) -> Devices:
-    cluster.wait_for_all()
-    try:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except (RuntimeError, ValueError, tf.errors.OpError) as error:
-        raise ClusterError(f"the workers can't start together: {reason_of(error)}") from error
-    return Devices(kind="multi-worker", strategy=strategy, cluster=cluster)
-
-
 class ReplicaModel(MeasuredModel):
     """A model whose ``fit`` takes each step on all devices of a strategy.
 
-    ``fit`` itself fails under several workers (Keras 3.15): it is used as a loop over steps, whose
-    batches come from ``iterators``. The loss of a step is the mean over the images of all devices,
-    however many each of them has.
+    ``fit`` is used as a loop over steps, whose batches come from ``iterators``. The loss of a step
+    is the mean over the images of all devices, however many each of them has.
     """
 
     devices: Devices
@@ -177,7 +106,6 @@ class ReplicaModel(MeasuredModel):
     smoothing: float
     class_weights: Sequence[float] = ()
     iterators: Sequence[Any]
-    stop_training: bool
 
     def compile_on(
         self, devices: Devices, optimizer: Any, task: Task, smoothing: float = 0.0
@@ -257,7 +185,7 @@ class ReplicaModel(MeasuredModel):
         return [scores, losses, tf.cast(hits, tf.float32)]
 
     def agreeing(self) -> Any:
-        """Return the last callback: it averages statistics, and stops if one worker stops.
+        """Return a callback that averages statistics.
 
         BatchNormalization's statistics are of the images of each replica.
         """
@@ -272,11 +200,8 @@ class ReplicaModel(MeasuredModel):
 
         averaged = tf.function(lambda: strategy.run(average), autograph=False)
 
-        def agree(_epoch: int, _logs: Any) -> None:
+        def agree(*_: Any) -> None:
             if statistics:
                 averaged()
-            self.stop_training = any(self.devices.gather(int(bool(self.stop_training))))
 
-        return keras.callbacks.LambdaCallback(
-            on_test_begin=lambda _logs: averaged() if statistics else None, on_epoch_end=agree
-        )
+        return keras.callbacks.LambdaCallback(on_test_begin=agree, on_epoch_end=agree)

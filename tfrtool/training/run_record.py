@@ -227,7 +227,7 @@ def _unusable(path: Path, error: Exception) -> DatasetError:
     )
 
 
-def comparable(options: TrainOptions) -> dict[str, Any]:
+def _comparable(options: TrainOptions) -> dict[str, Any]:
     """Return the options that a run's weights depend on, as JSON values."""
     values = {
         name: value
@@ -251,7 +251,7 @@ def comparable(options: TrainOptions) -> dict[str, Any]:
 
 
 def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:
-    old, new = comparable(before), comparable(now)
+    old, new = _comparable(before), _comparable(now)
     if now.schedule != "cosine":
         old["epochs"] = new["epochs"]  # more may follow
     differ = [name for name in sorted(new) if old[name] != new[name]]

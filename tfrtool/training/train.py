@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from tfrtool.declare import takes
 from tfrtool.training.compare import comparable_runs, compare_recipes
-from tfrtool.training.ray_training import train_on_ray
 from tfrtool.training.run_record import resumed
 from tfrtool.training.train_options import TrainOptions
 from tfrtool.training.train_report import TrainReport
@@ -31,16 +30,13 @@ def train(options: TrainOptions) -> TrainReport:
         TrainingError: the loss is not finite, and the checkpoint of the previous epoch is kept; or
             the model can't be exported, and the model itself is kept.
         WeightsError: the weights can't be loaded or downloaded.
-        ClusterError: a worker did not connect or died during the run; the error names it. With the
-            engine "ray", raised after three restarts, or if the cluster can't be reached.
         WriteError: a file can't be written.
     """
-    options = resumed(options)
-    return train_on_ray(options) if options.engine == "ray" else train_with(options)
+    return train_with(resumed(options))
 
 
 def train_with(options: TrainOptions) -> TrainReport:
-    """Train without a cluster, by options that are complete."""
+    """Train by options that are complete."""
     if not options.compare:
         return run_here(options)
     runs = comparable_runs(options)

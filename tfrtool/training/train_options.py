@@ -82,7 +82,13 @@ Outputs = Literal["probabilities", "logits"]
 
 EXPORTS = ("saved_model", "tflite")
 
-Strategy = Literal["auto", "one", "mirrored", "multi-worker"]
+Strategy = Literal["auto", "one", "mirrored"]
+
+ONE_MACHINE, SEVERAL_MACHINES = (
+    "train uses the devices of one machine",
+    "follow docs/how-to/several-machines.md to train on several machines",
+)
+"""An error of runs on several machines, and its hint."""
 
 _RATE_FACTORS = {"sgd": 10.0, "lion": 0.1}
 """Default learning rates relative to Adam's. Keras' default for SGD is ten times that of Adam;
@@ -403,25 +409,10 @@ class TrainOptions(OpenOptions):
     )
     strategy: Strategy = _execution(
         "auto",
-        "Train on one device, on all GPUs of this machine (mirrored), or on the workers of "
-        "TF_CONFIG (multi-worker). auto uses what is available.",
+        "Train on one device, or on all GPUs of this machine (mirrored). auto uses what is "
+        "available.",
+        metavar="auto|one|mirrored",
         on_resume="free",
-    )
-    engine: Literal["local", "ray"] = _execution(
-        "local", "Run locally or on a Ray cluster.", on_resume="call"
-    )
-    engine_address: str | None = _execution(
-        None,
-        "HOST:PORT of the Ray cluster.  [default: $RAY_ADDRESS]",
-        metavar="ADDRESS",
-        on_resume="call",
-    )
-    workers: int | None = _execution(
-        None,
-        "Number of workers with --engine ray.  [default: one per node]",
-        metavar="N",
-        least=1,
-        on_resume="call",
     )
     compare: bool = _comparison(
         False,
@@ -442,7 +433,7 @@ class TrainOptions(OpenOptions):
     )
     on_plan: Callable[[Any], None] = option(
         ignore,
-        "called with the `TrainPlan` before the first step, and after each restart on Ray.",
+        "called with the `TrainPlan` before the first step.",
         cli=None,
         on_resume="call",
     )
@@ -457,9 +448,6 @@ class TrainOptions(OpenOptions):
         "called after each step, and while the first epoch is prepared.",
         cli=None,
         on_resume="call",
-    )
-    on_restart: Callable[[str], None] = option(
-        ignore, "called with the reason when a run on Ray is restarted.", cli=None, on_resume="call"
     )
 
     passed: ClassVar[frozenset[str]] = frozenset()
@@ -479,15 +467,12 @@ class TrainOptions(OpenOptions):
         if self.show_augment is not None:
             if Path(self.show_augment).suffix.lower() != ".png":
                 raise UsageError("--show-augment requires a .png file", path=self.show_augment)
-            if self.engine == "ray" or self.recipe != "tfrtool":
-                raise UsageError("--show-augment requires --engine local and --recipe tfrtool")
+            if self.recipe != "tfrtool":
+                raise UsageError("--show-augment requires --recipe tfrtool")
         if self.export and self.out is None:
             raise UsageError("--export requires --out")
         if self.profile and self.profile_folder is None:
             raise UsageError("--profile requires a directory", hint="use --tensorboard or --out")
-        if self.engine == "local" and (self.workers or self.engine_address):
-            name = "--workers" if self.workers else "--engine-address"
-            raise UsageError(f"{name} requires a cluster", hint="use --engine ray to train on one")
         if self.outputs == "logits" and not is_own(self.model_name):
             raise UsageError("--outputs logits requires a model of your own")
         named = not is_own(self.model_name)
@@ -549,6 +534,8 @@ class TrainOptions(OpenOptions):
             assign("augment", parse_augment(self.augment))
         if self.image_size is not None:
             assign("image_size", as_image_size(self.image_size, "--image-size"))
+        if str(self.strategy) == "multi-worker":  # an earlier choice
+            raise UsageError(ONE_MACHINE, hint=SEVERAL_MACHINES)
         if self.cache == _AUTO and self.cache_directory is not None:
             assign("cache", "disk")
         export = (self.export,) if isinstance(self.export, str) else tuple(self.export)

@@ -20,7 +20,7 @@ _DIGITS = {"seconds": 3, "images_per_second": 1, "input_wait_fraction": 4}
 
 _NOT_IN_JSON = (
     *("options", "rescale", "scaling_layer", "class_names", "targets"),
-    *("damage", "worker"),
+    "damage",
 )
 
 
@@ -54,9 +54,7 @@ class TrainPlan:
         warnings: warnings about effort that may be wasted, one sentence each.
         epochs_before: number of epochs completed before the run was resumed.
         strategy: how several devices are used.
-        workers: number of processes.
-        worker: number of this process; process 0, the chief, writes the files.
-        replicas: number of devices in all processes.
+        replicas: number of devices.
     """
 
     options: TrainOptions = field(repr=False)
@@ -83,8 +81,6 @@ class TrainPlan:
     warnings: tuple[str, ...]
     epochs_before: int
     strategy: Strategy
-    workers: int
-    worker: int
     replicas: int
 
 

@@ -1,7 +1,6 @@
 """One training run, from the opened dataset to the saved model."""
 
 import contextlib
-import json
 import math
 import os
 import time
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import keras
 import numpy as np
@@ -29,11 +28,10 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.labels import Task
 from tfrtool.loading.options import Cache, LoadOptions, Rescale
 from tfrtool.loading.pipeline import load
-from tfrtool.records.crc import crc32c
 from tfrtool.storage.arguments import option_name
 from tfrtool.storage.atomic_files import delete_leftovers, new_file, new_files_by_name
 from tfrtool.storage.lock import locked
-from tfrtool.storage.progress import Progress, activity, no_progress
+from tfrtool.storage.progress import Progress, activity
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.checkpoint import (
     CHECKPOINT,
@@ -73,7 +71,6 @@ from tfrtool.training.replicas import Devices, ReplicaModel, open_devices
 from tfrtool.training.run_record import (
     RUN_FILE,
     check_dataset,
-    comparable,
     dataset_digest,
     run_record,
     save_json,
@@ -86,7 +83,7 @@ from tfrtool.training.saved_model import (
     save_model,
 )
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
-from tfrtool.training.train_options import ADAM, TrainOptions, ignore, is_own
+from tfrtool.training.train_options import ADAM, TrainOptions, is_own
 from tfrtool.training.train_report import EpochReport, TrainPlan, TrainReport
 from tfrtool.training.training_data import (
     TrainingData,
@@ -127,13 +124,11 @@ class TrainingRun:
                 f"a built keras.Model can't be trained with --strategy {devices.kind}",
                 hint="pass a function that returns it",
             )
-        devices.check_batch_size(options.batch_size, data.images)
+        devices.check_batch_size(options.batch_size)
         self._epochs = [] if before is None else list(before.epochs)
         digest = dataset_digest(data.original)
         if options.resume and options.out_dir is not None:
             check_dataset(options.out_dir, digest)
-        run = json.dumps([comparable(options), digest, len(self._epochs)], sort_keys=True)
-        devices.check_same(crc32c(run.encode("ascii")))
         self._class_weights = None if options.class_weights is None else balanced_weights(data)
         dataset, images, name = data.dataset, data.images, options.model_name
         keras.utils.set_random_seed(options.seed)
@@ -201,8 +196,6 @@ class TrainingRun:
             warnings=warnings,
             epochs_before=len(self._epochs),
             strategy=devices.kind,
-            workers=devices.workers,
-            worker=devices.number,
             replicas=devices.replicas,
         )
 
@@ -218,9 +211,8 @@ class TrainingRun:
         if devices.several and options.cache == "features":
             raise UsageError("--cache features requires a single device")
         width = None if base is None or devices.several else math.prod(base.output_shape[1:])
-        plan = plan_run_cache(options, data, before, feature_size=width, workers=devices.workers)
-        kinds = get_args(Cache)  # the worker with the least memory decides
-        self._cache = kinds[max(devices.gather(kinds.index(plan.cache)))]
+        plan = plan_run_cache(options, data, before, feature_size=width)
+        self._cache = plan.cache
         trained = self._classifier.trained
         trained = self._classifier.head if self._cache == "features" else trained
         steps = -(-data.images[0] // options.batch_size) * options.epochs
@@ -243,7 +235,7 @@ class TrainingRun:
         self._state = RunState(
             cache=self._cache, rescale=self._rescale, frozen=crc_of(frozen), epochs=self._epochs
         )
-        return plan if self._cache is plan.cache else replace(plan, cache=self._cache)
+        return plan
 
     def _restore(self, out: Path, before: RunState) -> None:
         """Take weights, optimizer and best weights from the checkpoint."""
@@ -294,16 +286,11 @@ class TrainingRun:
 
     def train(self) -> None:
         """Train until all epochs are done, or a callback stops the run."""
-        if self._options.out_dir is not None and self._devices.number == 0:
+        if self._options.out_dir is not None:
             save_json(self._options.out_dir / RUN_FILE, self.plan.made)
         if self._is_over:
             return
-        options, data, model, chief = (
-            self._options,
-            self._data,
-            self._model,
-            not self._devices.number,
-        )
+        options, data, model = self._options, self._data, self._model
         done, on_progress = len(self._epochs), options.on_progress
         steps = -(-data.images[0] // options.batch_size)
         meter = model.meter = EpochMeter(data.images, data.dataset.task)
@@ -333,7 +320,7 @@ class TrainingRun:
             is_best = self._best_epoch == epoch + 1
             if is_best:
                 self._best = [one.numpy() for one in self._weights]
-            if options.out_dir is not None and chief and options.recipe == "tfrtool":
+            if options.out_dir is not None and options.recipe == "tfrtool":
                 state = [one.numpy() for one in self._changing]
                 save_checkpoint(options.out_dir, self._state, state, [] if is_best else self._best)
             options.on_epoch(self._epochs[-1])
@@ -344,9 +331,9 @@ class TrainingRun:
         made = keras.callbacks.LambdaCallback
         callbacks = [made(on_train_batch_end=end_step, on_epoch_end=end_epoch)]
         with contextlib.ExitStack() as stack:
-            if options.log_dir is not None and chief:
+            if options.log_dir is not None:
                 callbacks.append(TensorBoardLogs(options.log_dir, self.plan.made))
-            if options.profile_folder is not None and chief:
+            if options.profile_folder is not None:
                 trace = StepTrace(options.profile_folder, steps)
                 stack.callback(trace.stop)
                 callbacks.append(trace)
@@ -436,14 +423,13 @@ class TrainingRun:
             saved_epoch=self._best_epoch if stops else len(self._epochs),
             stopped_early=len(self._epochs) < options.epochs,
         )
-        saves = out is not None and self._devices.number == 0
         current = [one.numpy() for one in self._weights]
         self._assign(self._best)
-        if out is not None and saves:
+        if out is not None:
             self._save_model(out / BEST_MODEL_FILE)
         if not stops:
             self._assign(current)
-        if out is not None and saves:
+        if out is not None:
             self._save_history(out, report)
             self._save_model(out / MODEL_FILE)
             if options.export:
@@ -569,21 +555,16 @@ def _make_optimizer(options: TrainOptions, steps: int, compiled: Any = None) -> 
 
 
 def run_here(options: TrainOptions) -> TrainReport:
-    """Train in this process, on its devices or as one of the workers of TF_CONFIG."""
+    """Train in this process, on its devices."""
     check_backend()
     start = time.perf_counter()
     ours = options.recipe == "tfrtool"
     devices = open_devices(options.strategy if ours else "one")
-    if devices.number > 0:  # only the chief reports
-        silent: dict[str, Any] = {"on_plan": ignore, "on_epoch": ignore, "on_progress": no_progress}
-        options = replace(options, **silent)
     on_progress = options.on_progress
     with contextlib.ExitStack() as stack:
-        stack.enter_context(devices.naming_lost_workers())
         before = None
         if options.out_dir is not None:
-            if devices.number == 0:
-                stack.enter_context(_run_directory(options.out_dir, resume=options.resume))
+            stack.enter_context(_run_directory(options.out_dir, resume=options.resume))
             before = read_state(options.out_dir)
         scratch = Path(stack.enter_context(ScratchFolder()))
         on_progress(activity("opening the dataset"))
@@ -591,7 +572,7 @@ def run_here(options: TrainOptions) -> TrainReport:
         on_progress(activity("building the model"))
         run = TrainingRun(options, data, devices, before)
         options.on_plan(run.plan)
-        if options.show_augment is not None and devices.number == 0:
+        if options.show_augment is not None:
             run.show_augment(Path(options.show_augment))
         run.train()
         return run.finish(start)

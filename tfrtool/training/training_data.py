@@ -173,7 +173,6 @@ def plan_run_cache(
     before: Cache | None,
     *,
     feature_size: int | None,
-    workers: int = 1,
 ) -> CachePlan:
     """Decide where images are kept between epochs.
 
@@ -184,7 +183,7 @@ def plan_run_cache(
     directory = cache_directory(data.training)
     plan = plan_cache(
         CacheRequest(
-            images=-(-sum(data.images) // workers),
+            images=sum(data.images),
             image_size=data.training.image_size,
             channels=options.channels,
             epochs=options.epochs,
@@ -196,9 +195,7 @@ def plan_run_cache(
             label_bytes=data.dataset.label_bytes,
             free_memory=available_memory(),
             free_disk=free_disk(directory) if ours else None,
-            on_disk=ours
-            and workers == 1
-            and all(has_disk_cache(data.dataset, part, (1, 0)) for part in data.parts),
+            on_disk=ours and all(has_disk_cache(data.dataset, part, (1, 0)) for part in data.parts),
         )
     )
     if plan.cache != "features" and options.precision == "bfloat16":

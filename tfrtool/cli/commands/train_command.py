@@ -1,7 +1,6 @@
 """``tfrtool train``."""
 
 import math
-import os
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -46,7 +45,6 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.training.run_record import resumed
-    from tfrtool.training.worker_cluster import find_workers
 
     source_of, default = (
         click.get_current_context().get_parameter_source,
@@ -57,13 +55,9 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
         raise UsageError("--compare-rounds requires --compare")
     # Before TensorFlow starts, so that wrong options are reported at once.
     options = resumed(TrainOptions(dataset, **passed))
-    if options.strategy in ("auto", "multi-worker") and find_workers() is not None:
-        # TensorFlow logs a lot about a lost worker; our error names it.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if options.engine != "ray":  # there, only the nodes need Keras
-        check_backend()
+    check_backend()
     path = resolve_dataset(str(options.dataset))
-    train = _load_training(options.engine)
+    train = _load_training()
     plans: list[TrainPlan] = []
     epochs: list[EpochReport] = []
     with Bars() as bars:
@@ -88,20 +82,14 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
                 on_plan=show_plan,
                 on_epoch=show_epoch,
                 on_progress=bars,
-                on_restart=warn,
             )
         )
-    if report.plan.worker == 0:  # only the chief reports
-        emit(report.to_json() if as_json else render_end(report))
+    emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.skipped else Outcome.FINE
 
 
-def _load_training(engine: str) -> "Callable[[TrainOptions], TrainReport]":
-    """Load TensorFlow, unless only the nodes of a cluster need it; return what trains."""
-    if engine == "ray":
-        from tfrtool.training.ray_training import train_on_ray
-
-        return train_on_ray
+def _load_training() -> "Callable[[TrainOptions], TrainReport]":
+    """Load TensorFlow; return what trains."""
     with Bars() as bars, bars.loading_tensorflow():
         from tfrtool.loading.tensors import start_devices
         from tfrtool.training.train import train_with
@@ -141,8 +129,7 @@ def render_plan(plan: "TrainPlan") -> str:
         f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
     ]
     if plan.replicas > 1:
-        workers = human_count(plan.workers, "worker")
-        lines.append(f"  devices  {plan.replicas}, {plan.strategy}, {workers}")
+        lines.append(f"  devices  {plan.replicas}, {plan.strategy}")
     if plan.skipped:
         lines.append(f"  skipped  {human_count(plan.skipped, 'damaged record')}")
     if options.profile_folder is not None:
