@@ -18,8 +18,13 @@ from tests.emulators import Bucket, Misbehaviour
 from tests.more import thinned
 from tests.stored import PREFIX, local_digests, stored_digests
 from tfrtool.engines import split_shards
+from tfrtool.engines.local_copies import local_copies
+from tfrtool.engines.pool import map_shards
 from tfrtool.errors import ShardError, WriteError
 from tfrtool.records.framing import frame
+from tfrtool.storage.opening import file_sha256
+from tfrtool.storage.progress import no_progress
+from tfrtool.storage.remote_path import remote_path
 
 RECORDS, SHARDS = 60, 3
 
@@ -91,10 +96,13 @@ def test_query_downloads_once(
     source: Path, stored: str, bucket: Bucket, run: Callable[..., tuple[int, str, str]]
 ) -> None:
     """Rows come from the copies that the columns came from; those of a joined table, too."""
-    sql = "SELECT count(*) n FROM records r JOIN other o ON r.label = o.label WHERE o._record = 0"
+    sql = (
+        "SELECT count(*) n, max(octet_length(r.image)) most FROM records r "
+        "JOIN other o ON r.label = o.label WHERE o._record = 0"
+    )
     joined = f"other={stored}/part-00000-of-00003.tfrecord"
     code, out, _ = run("query", stored, sql, "--with", joined, "--json")
-    assert (code, json.loads(out)["n"]) == (0, RECORDS // 3)
+    assert (code, json.loads(out)) == (0, {"n": RECORDS // 3, "most": 32_000})
     first = next(source.glob("part-00000*")).stat().st_size
     assert bucket.down() <= 1.01 * (_size(source) + first)
     assert not [*Path(tempfile.gettempdir()).iterdir()]
@@ -158,6 +166,19 @@ def test_faults_name_the_object(stored: str, bucket: Bucket, source: Path) -> No
     assert str(fault.path) == f"{stored}/part-00000-of-00003.tfrecord"
     found = list(tfrtool.read_records(fault.path, on_fault="skip"))
     assert len(found) == RECORDS // SHARDS - 1
+
+
+def test_copies_are_for_all_equal_paths(stored: str, bucket: Bucket, source: Path) -> None:
+    """Other paths with the same URL are read from the copies, in worker processes, too."""
+    names = sorted(path.name for path in source.glob("*.tfrecord"))
+    with local_copies([remote_path(f"{stored}/{name}") for name in names], 2, no_progress):
+        bucket.forget()
+        equal = [remote_path(f"{stored}/{name}") for name in names]
+        found = [*map_shards(file_sha256, equal, 2, 1)]
+        assert [*map(file_sha256, equal)] == found == [file_sha256(source / name) for name in names]
+        assert bucket.down() == 0
+    assert file_sha256(equal[0]) == found[0]
+    assert bucket.down() == (source / names[0]).stat().st_size
 
 
 def test_parts_of_a_large_shard(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

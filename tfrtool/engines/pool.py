@@ -18,7 +18,7 @@ from tfrtool.errors import ShardError, UsageError
 from tfrtool.records.stream import Stream
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
 from tfrtool.storage.progress import Counts, OnCounts, counting
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import RemotePath, with_copies
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
@@ -164,6 +164,7 @@ class Processes(Engine):
                     result = function(task)
                 yield result
             return
+        function = with_copies(function)
         run = function if on_counts is None else partial(_run_counted, function)
         # In `idle`, None stands for this process.
         idle, events = SimpleQueue[Child | None](), SimpleQueue[Future[Result] | Counts]()

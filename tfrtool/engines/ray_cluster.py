@@ -1,5 +1,7 @@
 """Tasks on the nodes of a Ray cluster; a process or node that dies costs only its current task."""
 
+import errno
+import importlib
 import io
 import os
 import pickle
@@ -17,14 +19,16 @@ from pickle import PickleBuffer
 from typing import Any, TypeVar
 
 from tfrtool.engines.engine import Engine
-from tfrtool.engines.local_copies import Block, NodeCopy, blocks_of, fetch, reading_node_copies
+from tfrtool.engines.local_copies import BLOCK, Block, blocks_of, fetch
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
 from tfrtool.storage.extras import missing_extra
 from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
-from tfrtool.storage.remote_path import RemotePath
+from tfrtool.storage.remote_path import RemotePath, reading_from
 from tfrtool.storage.signals import signals_wait
+from tfrtool.storage.stores import ChangedError, Status, Store, etags_differ
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 Task = TypeVar("Task")
 
@@ -82,7 +86,6 @@ class RayCluster(Engine):
         self._address, self._workers = address, workers
         self._connection = ExitStack()
         self._users = 0
-        self._copies: Mapping[str, NodeCopy] = {}
         self.ray: Any = None  # the module, while connected
 
     def __enter__(self) -> "RayCluster":
@@ -126,7 +129,7 @@ class RayCluster(Engine):
 
         They take at most half of these. Objects that don't fit are read from their store.
         """
-        sizes = {path: path.known().size for path in paths if str(path) not in self._copies}
+        sizes = {p: p.known().size for p in paths if not isinstance(p.store, _NodeCopy)}
         with self:
             if 2 * sum(sizes.values()) > self.ray.cluster_resources().get("object_store_memory", 0):
                 yield
@@ -140,14 +143,9 @@ class RayCluster(Engine):
                     meter.add(self._result((path, at), [answer])[1])
                     blocks[path].append(buffers)
             meter.finish()
-            before = self._copies
-            copies = {str(path): NodeCopy(path.known(), parts) for path, parts in blocks.items()}
-            self._copies = {**before, **copies}
-            try:
-                with reading_node_copies(copies):
-                    yield
-            finally:
-                self._copies = before
+            copies = [_NodeCopy(str(path), path.known(), parts) for path, parts in blocks.items()]
+            with reading_from(_NodeCopies((copy.url, copy) for copy in copies).get):
+                yield
 
     def _calls(
         self,
@@ -159,7 +157,7 @@ class RayCluster(Engine):
     ) -> Generator[tuple[Task, Any, Any]]:
         """Yield tasks that are done, with what refers to their answers and buffers."""
         ray, here, waiting = self.ray, str(Path.cwd()), iter(tasks)
-        head, folders, urls = _pickled(partial(_run_counted, function), Path.is_dir)
+        head, folders, objects = _pickled(partial(_run_counted, function), Path.is_dir)
         # A large one is sent to each node once; but it is gone when a lost block is fetched again.
         shared = ray.put(head) if len(head) > _INLINE else head
         options = {"num_cpus": cpus, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
@@ -170,10 +168,9 @@ class RayCluster(Engine):
             while True:
                 room = self._workers or 2 * int(ray.cluster_resources().get("CPU", 0)) or 1
                 for task in islice(waiting, max(0, room - len(order) + len(done))):
-                    body, paths, task_urls = _pickled((task,), Path.exists)
-                    copies = {
-                        url: self._copies[url] for url in (*urls, *task_urls) if url in self._copies
-                    }
+                    body, paths, task_objects = _pickled((task,), Path.exists)
+                    stores = (path.store for path in (*objects, *task_objects))
+                    copies = {copy.url: copy for copy in stores if isinstance(copy, _NodeCopy)}
                     where = _VERSION, here, [*folders, *paths]
                     with signals_wait():  # what was sent is in `order`
                         call, buffers = run.remote(*where, shared, body, copies)
@@ -204,10 +201,56 @@ class RayCluster(Engine):
                 raise ClusterError(f"the cluster can't run a task: {reason_of(error)}") from error
             raise ShardError(
                 f"a task failed {_RETRIES + 1} times, the last time because {reason}",
-                path=next(chain(*_pickled(task, lambda _: True)[1:]), None),
+                path=next(chain[str | RemotePath](*_pickled(task, lambda _: True)[1:]), None),
                 hint="check whether it ran out of memory, or use fewer --workers",
             ) from error
         return node_result(*answer)
+
+
+class _NodeCopy(Store):
+    """Reads an object whose blocks the nodes hold, in order, instead of its store."""
+
+    def __init__(self, url: str, status: Status, blocks: Sequence[Any]) -> None:
+        super().__init__(url, None, writes=False)
+        self._known, self._blocks = status, blocks
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _NodeCopy, (self.url, self._known, self._blocks)
+
+    def head(self, key: str) -> Status:  # noqa: ARG002
+        return self._known
+
+    def get(self, key: str, start: int, size: int, etag: str | None = None) -> tuple[bytes, Status]:  # noqa: ARG002
+        ray, status = importlib.import_module("ray"), self._known
+        if etags_differ(etag, status.etag):
+            raise ChangedError(self.url)
+        stop = min(start + size, status.size)
+        first = start // BLOCK
+        try:
+            found = ray.get([*self._blocks[first : -(-stop // BLOCK)]])
+        except ray.exceptions.RayError as error:
+            what = f"its copy on the nodes is lost: {type(error).__name__}"
+            raise OSError(errno.EIO, what, self.url) from error
+        parts = [
+            memoryview(data)[max(start - at, 0) : max(stop - at, 0)]
+            for at, (data,) in zip(range(first * BLOCK, stop, BLOCK), found, strict=True)
+        ]
+        return b"".join(parts), status
+
+    def ahead(
+        self,
+        call: Callable[[Item], Result],
+        items: Iterable[Item],
+        most: int = 1,  # noqa: ARG002
+    ) -> Iterator[Result]:
+        return map(call, items)
+
+
+class _NodeCopies(dict[str, _NodeCopy]):
+    """Copies, by URL, that are read where Ray is connected; other processes read the stores."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, ()
 
 
 def _run_counted(function: Callable[[Task], Result], task: Task) -> tuple[Result, Counts]:
@@ -249,7 +292,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
             return (host, "none", str(error).encode()), []
         if (found := sys.modules["tfrtool"].__version__) != version:
             return (host, "other", found.encode()), []
-        from tfrtool.engines.local_copies import reading_node_copies
+        from tfrtool.storage.remote_path import reading_from
 
         with contextlib.suppress(OSError):
             os.chdir(folder)  # paths may be relative
@@ -260,7 +303,7 @@ def node_call() -> Callable[..., tuple[tuple[str, str, bytes], list[Any]]]:
                     return (host, "absent", os.fsencode(path)), []
                 time.sleep(0.2)
         buffers: list[Any] = []
-        with reading_node_copies(copies):
+        with reading_from(copies.get):
             return (host, "done", child.answer(function, arguments, buffers.append)), buffers
 
     return run
@@ -288,28 +331,30 @@ def node_result(answer: tuple[str, str, bytes], buffers: Iterable[Any] = repeat(
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles, and collects the local paths and the URLs that are pickled."""
+    """Pickles, and collects the local paths and those in stores that are pickled."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.paths: list[Path] = []
-        self.urls: list[str] = []
+        self.objects: list[RemotePath] = []
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is type(Path()):
             self.paths.append(value)
         elif type(value) is RemotePath:
-            self.urls.append(str(value))
+            self.objects.append(value)
         return NotImplemented
 
 
-def _pickled(value: object, exists: Callable[[Path], bool]) -> tuple[bytes, list[str], list[str]]:
-    """Pickle; also return some of the paths in it, which must exist on a node, and the URLs."""
+def _pickled(
+    value: object, exists: Callable[[Path], bool]
+) -> tuple[bytes, list[str], list[RemotePath]]:
+    """Pickle; also return some local paths in it, which must exist on a node; and objects."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
     paths = [str(path) for path in islice(filter(exists, pickler.paths), _CHECKED)]
-    return file.getvalue(), paths, pickler.urls
+    return file.getvalue(), paths, pickler.objects
 
 
 @contextmanager

@@ -76,14 +76,16 @@ def open_regular(
     An object of a store is a `RemoteFile`, which has no descriptor, but a `size` and `read_at`; or
     its local copy, with the object's `status`.
     """
-    if isinstance(path, RemotePath) and path.copy is not None and path.copy.is_file():
-        copy: Any = open(open_descriptor(path.copy), "rb", buffering=buffering)  # noqa: SIM115
-        copy.status = path.known()
-        return copy  # type: ignore[no-any-return]
-    if isinstance(path, RemotePath) or (isinstance(path, str) and is_url(path)):
+    if isinstance(path, str) and is_url(path):
+        path = remote_path(path)
+    if isinstance(path, RemotePath):
+        if (file := path.store.file) is not None:
+            copy: Any = open(open_descriptor(file), "rb", buffering=buffering)  # noqa: SIM115
+            copy.status = path.known()
+            return copy  # type: ignore[no-any-return]
         from tfrtool.storage.remote.remote_file import RemoteFile
 
-        return RemoteFile(path if isinstance(path, RemotePath) else remote_path(path))
+        return RemoteFile(path)
     name = os.fspath(path)
     return open(
         name,

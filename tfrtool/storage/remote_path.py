@@ -4,12 +4,14 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 from urllib.parse import unquote
 
 from tfrtool.errors import UsageError
@@ -18,7 +20,12 @@ from tfrtool.storage.stores import OBJECT_STORES, Status, Store, keep_query, sto
 # At least two letters, because "C:/" is not a URL. One slash: pathlib turns two into one.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 
-_stores: ContextVar[Mapping[str, Store] | None] = ContextVar("stores", default=None)
+Result = TypeVar("Result")
+
+Copies = Callable[[str], Store | None]
+"""Finds what reads the copy of an object, by its URL; None if there is no copy."""
+
+_copies: ContextVar[tuple[Copies, ...]] = ContextVar("copies", default=())
 
 MAGIC = re.compile(r"[*?\[]")
 """Characters of wildcards."""
@@ -33,13 +40,11 @@ class RemotePath:
         parts: the bucket or host, and the parts of the key as in the URL.
         status: metadata, from a listing or the first request. If the object changes later, reading
             it is an error.
-        copy: a local copy, which is read instead as long as it exists.
     """
 
     scheme: str
     parts: tuple[str, ...]
     status: Status | None = field(default=None, compare=False, repr=False)
-    copy: Path | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.scheme}://{'/'.join(self.parts)}"
@@ -52,8 +57,10 @@ class RemotePath:
 
     @property
     def store(self) -> Store:
-        """The bucket or host; or what `reading_from` has for this object."""
-        return (_stores.get() or {}).get(str(self)) or store_of(str(self))
+        """The bucket or host; or the copy of this object that is read instead."""
+        url = str(self)
+        copies = (find(url) for find in _copies.get())
+        return next(filter(None, copies), None) or store_of(url)
 
     @property
     def key(self) -> str:
@@ -188,13 +195,27 @@ class RemotePath:
 
 
 @contextmanager
-def reading_from(stores: Mapping[str, Store]) -> Iterator[None]:
-    """Read objects, by URL, from other stores in this thread."""
-    token = _stores.set({**(_stores.get() or {}), **stores})
+def reading_from(*copies: Copies) -> Iterator[None]:
+    """Read copies of objects in the body, in this thread."""
+    before = _copies.get()
+    _copies.set((*copies, *before))
     try:
         yield
     finally:
-        _stores.reset(token)
+        _copies.set(before)  # a generator may end in another context, which has no such token
+
+
+def with_copies(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a function that reads the copies of this thread elsewhere; it can be pickled."""
+    copies = _copies.get()
+    return partial(_call_with, copies, function) if copies else function
+
+
+def _call_with(
+    copies: tuple[Copies, ...], function: Callable[..., Result], *arguments: object
+) -> Result:
+    with reading_from(*copies):
+        return function(*arguments)
 
 
 AnyPath = Path | RemotePath

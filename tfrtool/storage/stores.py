@@ -82,7 +82,10 @@ class Store:
         url: its URL, such as ``s3://bucket``.
         lists: whether it can be listed; a web server can't.
         writes: whether it can be written to.
+        file: the only object that it has, if that is a file of this machine.
     """
+
+    file: Path | None = None
 
     def __init__(self, url: str, library: Any, *, lists: bool = True, writes: bool = True) -> None:
         """Take a store of obstore's, or an object with the same methods."""

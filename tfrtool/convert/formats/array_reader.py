@@ -37,7 +37,7 @@ def read_parts(path: AnyPath, start: int) -> Iterator[tuple[list[bytes], str]]:
     faults = 0
     try:
         with local_copies([path], None, no_progress, needed_for="ArrayRecord"), Child() as child:
-            local = str((isinstance(path, RemotePath) and path.copy) or path)
+            local = str((isinstance(path, RemotePath) and path.store.file) or path)
             while any(part := child.call(_read, local, start)):
                 yield part
                 start += len(part[0]) + bool(part[1])

@@ -51,7 +51,7 @@ from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting
-from tfrtool.storage.remote_path import AnyPath
+from tfrtool.storage.remote_path import AnyPath, with_copies
 
 _RECORDS = "records"
 """The table of the shards."""
@@ -232,7 +232,7 @@ def answers(
             named = paths if named is None else named
             lists = explode if name == _RECORDS else None
             known[name] = _ShardTable(paths, columns, named, cached, lists)
-        child.send(_answer, known, statement, as_text)
+        child.send(with_copies(_answer), known, statement, as_text)
 
         found = _results(child, shards, on_fault, on_note, on_progress)
         schema = next(found)
@@ -271,7 +271,7 @@ def _known(
     on_note: Callable[[str], None],
 ) -> Columns | None:
     """Return the columns that features.json or types describe, or those of lists of Examples."""
-    declared = child.call(_declared, shards, types)
+    declared = child.call(with_copies(_declared), shards, types)
     if declared.is_partial:
         fold = fold_columns(shards, workers=workers, on_progress=on_progress)
         declared = child.call(with_inferred, declared, fold)
@@ -343,11 +343,13 @@ def _answer(known: Mapping[str, _AnyTable], statement: Statement, as_text: bool)
 
 def _reported(table: _AnyTable, mentioned: Collection[str]) -> tuple[pa.Schema, Scan]:
     """Return a table's schema and rows; its first scan reports damage."""
-    scans = 0
+    scans, read = 0, with_copies(next)  # DuckDB reads in threads of its own
 
     def scan(names: Collection[str]) -> Iterator[pa.RecordBatch]:
         nonlocal scans
         scans += 1
-        return table.scan(names, send_to_parent if scans == 1 else lambda _: None)
+        batches = table.scan(names, send_to_parent if scans == 1 else lambda _: None)
+        while (batch := read(batches, None)) is not None:
+            yield batch
 
     return table.schema(mentioned), scan
