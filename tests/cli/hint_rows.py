@@ -397,6 +397,10 @@ evaluate run hurt --split train | 1
   > tfrtool evaluate run hurt --split train --on-error skip | 3
 bench hurt | 1
   ? train and evaluate skip damaged records with --on-error skip
+$ echo '{"shard": "a.tfrecord", "record": null}' > unnumbered.jsonl
+filter a.tfrecord fewer --drop unnumbered.jsonl | 2
+  ? repair the shard, and evaluate again
+  > tfrtool repair a.tfrecord repaired.tfrecord
 train undecodable --model cnn --image-size 32 --epochs 1 | 1
   ? run tfrtool inspect shard undecodable/train.tfrecord --record 3 to show it, or use --on-error
   ? skip of train and evaluate

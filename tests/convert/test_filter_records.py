@@ -81,7 +81,8 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
     """A line names a shard by its name or path, and a record; damaged ones don't shift others."""
     first = pets / "pets-train.tfrecord-00000-of-00002"
     (tmp_path / "list").write_text(
-        f"pets-train.tfrecord-00001-of-00002 5\n\n{first} 7\npets-test.tfrecord-00000-of-00001 99\n"
+        f"# chosen by hand\npets-train.tfrecord-00001-of-00002 5\n\n{first} 7  # blurred #2\n"
+        '{"path": "pets-test.tfrecord-00000-of-00001", "record": 99, "label": "a"}\n'
     )
     flip_bit(first, 0)  # the header of the first record
     words = ["filter", str(pets), str(tmp_path / "kept"), "--keep", str(tmp_path / "list")]
@@ -102,6 +103,8 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
         ("pets-test.tfrecord-00000-of-00001 100", "line 2: .*record 100 in.*than 100"),
         ("pets-test.tfrecord-00000-of-00001", "line 2: .*found .pets-test"),
         ("pets-test.tfrecord-00000-of-00001 -1", "line 2: .*found.* -1"),
+        ('{"shard": "a", "label": "a"}', "line 2: .*predictions.jsonl.*`record`"),
+        ('{"shard": "a", "record": null}', "line 2 has no record number: .*; repair the shard"),
     ],
 )
 def test_lists_of_what_is_not_there_are_errors(

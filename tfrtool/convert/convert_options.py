@@ -132,7 +132,8 @@ class FilterOptions(CopyOptions, StoredOptions):
     )
     keep: str | os.PathLike[str] | None = option(
         None,
-        "Keep only the records listed in FILE, one SHARD and RECORD per line.",
+        "Keep only the records listed in FILE: one SHARD and RECORD per line, or the mistakes in "
+        "predictions.jsonl of evaluate.",
         metavar="FILE",
         group="Selection",
         path="local input",
@@ -140,7 +141,7 @@ class FilterOptions(CopyOptions, StoredOptions):
     )
     drop: str | os.PathLike[str] | None = option(
         None,
-        "Drop the records listed in FILE.",
+        "Drop the records listed in FILE, such as that of evaluate --drop-list.",
         metavar="FILE",
         group="Selection",
         path="local input",

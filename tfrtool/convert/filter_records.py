@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.convert_options import FilterOptions
 from tfrtool.convert.feature_values import feature_values, image_feature, no_feature
+from tfrtool.convert.record_lists import listed_records
 from tfrtool.convert.reshard import Selection, as_numbers, copy_records, shuffled
 from tfrtool.convert.source_records import OnFault, Rows, SourceRecords
 from tfrtool.declare import takes
@@ -23,7 +24,7 @@ from tfrtool.inspection.rows.query import matching_records
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.limits import MAX_CLASSES
-from tfrtool.storage.opening import file_sha256, open_regular
+from tfrtool.storage.opening import file_sha256
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.digests import DIGESTS, digest_halves
 from tfrtool.writing.job_report import JobReport
@@ -32,7 +33,6 @@ from tfrtool.writing.run_options import JobSettings
 _RULES = ("keep", "drop", "where", "dedupe", "dedupe-by", "sample")
 """Rules that skip records, in the order of reports."""
 
-_LONGEST_LINE = 8192
 _NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})(%?)")
 
 
@@ -145,7 +145,7 @@ def _select(
     table = _scan_marked(files, scan, options)
     passing = _PassingRecords(np.ones(len(table), np.bool_), {})
     for rule, path in lists.items():
-        listed = _read_list(path, table)
+        listed = listed_records(path, table)
         passing.skip(rule, listed if rule == "drop" else ~listed)
     if options.where is not None:
         for found in unparsed:
@@ -246,42 +246,3 @@ def _grouped(marks: Rows, selected: NDArray[Any]) -> tuple[NDArray[Any], NDArray
     high, low, first = high[order], low[order], np.ones(len(order), np.bool_)
     first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
     return selected[order], first
-
-
-def _read_list(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
-    """Return for each record whether a file lists it.
-
-    Raises:
-        UsageError: a line lists a shard or a record that doesn't exist.
-    """
-    numbers: dict[str, list[int]] = {}
-    for number, (shard, _, _) in enumerate(table.shards):
-        for name in {str(shard), str(shard.absolute()), shard.name}:
-            numbers.setdefault(name, []).append(number)
-    listed, indices_of = np.zeros(len(table), np.bool_), lru_cache(table.indices_of)
-    for line_number, line in enumerate(_lines(path), start=1):
-        if not line:
-            continue
-        where = f"line {line_number}"
-        name, _, index = (part.strip() for part in line.rpartition(" "))
-        if not (name and index.isdecimal() and index.isascii()) or len(index) > 18:
-            expected = "SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5"
-            raise UsageError(where, path=path, expected=expected, found=repr(line[:100]))
-        known = numbers.get(name, [])
-        if len(known) != 1:
-            what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
-            raise UsageError(f"{where}: {what}", path=path)
-        first, indices = table.records_of(known[0]).start, indices_of(known[0])
-        row = int(np.searchsorted(indices, int(index)))
-        if row == len(indices):
-            what, most = f"{where}: no record {index} in {name}", indices[-1] + 1 if row else 0
-            raise UsageError(what, path=path, expected=f"less than {most}")
-        if indices[row] == int(index):  # else it is damaged, and skipped anyway
-            listed[first + row] = True
-    return listed
-
-
-def _lines(path: AnyPath) -> Iterator[str]:
-    with os_errors_as(UsageError, path), open_regular(path) as file:
-        while line := file.readline(_LONGEST_LINE):
-            yield os.fsdecode(line).strip()

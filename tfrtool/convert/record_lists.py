@@ -1,0 +1,110 @@
+"""Files that list records: a line for each, or predictions as JSON Lines."""
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrtool.convert.source_records import SourceRecords
+from tfrtool.errors import UsageError, os_errors_as
+from tfrtool.storage.opening import open_regular
+from tfrtool.storage.remote_path import AnyPath
+
+_LONGEST_LINE = 2**20
+_ENTRY = re.compile(r"(?P<shard>\S.*?) +(?P<record>[0-9]{1,18})(?: +#.*)?", re.ASCII)
+_COMMENT = "#"
+
+
+class _Entry(NamedTuple):
+    """A record in a list."""
+
+    shard: str
+    record: int
+
+
+class _PredictedLine(msgspec.Struct):
+    """A line that ``evaluate`` or ``predict`` wrote; those of ``predict`` have no true label."""
+
+    record: int | None
+    shard: str = ""
+    path: str = ""
+    label: str | None = None
+    labels: list[str] | None = None
+    predicted: str | list[str] | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the prediction is the true label."""
+        return self.predicted is not None and self.predicted in (self.label, self.labels)
+
+
+def listed_records(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
+    """Return for each record whether a file lists it.
+
+    Raises:
+        UsageError: a line lists a shard or a record that doesn't exist.
+    """
+    numbers: dict[str, list[int]] = {}
+    for number, (shard, _, _) in enumerate(table.shards):
+        for name in {str(shard), str(shard.absolute()), shard.name}:
+            numbers.setdefault(name, []).append(number)
+    listed, indices_of = np.zeros(len(table), np.bool_), lru_cache(table.indices_of)
+    for where, (name, index) in _entries(path):
+        known = numbers.get(name) or numbers.get(os.path.abspath(name), [])  # noqa: PTH100 - text
+        if len(known) != 1:
+            what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
+            raise UsageError(f"{where}: {what}", path=path)
+        first, indices = table.records_of(known[0]).start, indices_of(known[0])
+        row = int(np.searchsorted(indices, index))
+        if row == len(indices):
+            what, most = f"{where}: no record {index} in {name}", indices[-1] + 1 if row else 0
+            raise UsageError(what, path=path, expected=f"less than {most}")
+        if indices[row] == index:  # else it is damaged, and skipped anyway
+            listed[first + row] = True
+    return listed
+
+
+def _entries(path: AnyPath) -> Iterator[tuple[str, _Entry]]:
+    """Yield the number of each line for errors, and the record that it lists."""
+    with os_errors_as(UsageError, path), open_regular(path) as file:
+        for number, data in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
+            where, line = f"line {number}", os.fsdecode(data).strip()
+            if not line or line.startswith(_COMMENT):
+                continue
+            if line.startswith("{"):
+                entry = _predicted_entry(path, where, data)
+            else:
+                entry = _written_entry(path, where, line)
+            if entry is not None:
+                yield where, entry
+
+
+def _written_entry(path: AnyPath, where: str, line: str) -> _Entry:
+    found = _ENTRY.fullmatch(line)
+    if found is None:
+        expected = "SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5"
+        raise UsageError(where, path=path, expected=expected, found=repr(line[:100]))
+    return _Entry(found["shard"], int(found["record"]))
+
+
+def _predicted_entry(path: AnyPath, where: str, data: bytes) -> _Entry | None:
+    """Return the record of a prediction, or None if the prediction is right."""
+    try:
+        line = msgspec.json.decode(data, type=_PredictedLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        expected = "a line of predictions.jsonl, or of predict --json on shards"
+        raise UsageError(where, path=path, expected=expected, found=str(error)) from error
+    if line.is_right:
+        return None
+    if line.record is None:
+        raise UsageError(
+            f"{where} has no record number: damaged records before it were skipped",
+            path=path,
+            hint="repair the shard, and evaluate again",
+        )
+    return _Entry(line.shard or line.path, line.record)
