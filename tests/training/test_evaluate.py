@@ -228,6 +228,57 @@ def test_command(
     assert f"{noise}/model.keras: can't be read" in capfd.readouterr().err
 
 
+def test_worst_mistakes_are_dropped_by_their_list(
+    saved: SavedModel, noise: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``filter --drop`` takes the list, which says why, and predictions.jsonl, as the mistakes."""
+    listed, out = tmp_path / "bad.txt", tmp_path / "out"
+    words = ["evaluate", str(saved.path), str(noise), "--drop-list", str(listed)]
+    assert main([*words, "--out", str(out), "--top-losses", "93"]) == 0
+    assert f"filter {noise} TARGET --drop {listed}" in capfd.readouterr().out
+    lines = [line for line in _lines(out) if line["label"] != line["predicted"]]
+    wrong = {(Path(line["shard"]).name, line["record"]) for line in lines}
+    entries = listed.read_text().splitlines()[1:]
+    assert {(words[0], int(words[1])) for words in map(str.split, entries)} == wrong
+    worst = tfrtool.evaluate(saved, noise).most_wrong[0]
+    assert entries[0] == (
+        f"{worst.shard.name} {worst.record}  # {worst.labels[0]}, predicted {worst.predicted[0]}, "
+        f"loss {worst.loss:.4g}"
+    )
+    left = [
+        tfrtool.filter_records(noise, tmp_path / f"new-{number}", name="noise", drop=path)
+        for number, path in enumerate((listed, out / "predictions.jsonl"))
+    ]
+    assert [report.skipped for report in left] == [{"drop": len(wrong)}] * 2
+    assert left[0].digest_out == left[1].digest_out
+    assert main(words) == 2
+    assert "bad.txt: already exists; use --overwrite" in capfd.readouterr().err
+    assert main([*words, "--overwrite", "--top-losses", "2"]) == 0
+    assert listed.read_text().splitlines()[1:] == entries[:2]
+
+
+def test_worst_mistakes_are_drawn_as_they_are_stored(saved: SavedModel, tmp_path: Path) -> None:
+    """An image keeps its proportions on the sheet, whatever shape the model takes."""
+    random = np.random.default_rng(2)
+    payloads = []
+    for color in random.integers(0, 256, (8, 3)).tolist():
+        file = io.BytesIO()
+        Image.new("RGB", (120, 40), tuple(color)).save(file, "PNG")
+        payloads.append(image_payload(0, data=file.getvalue()))
+    write_foreign(tmp_path / "d", [payloads[:5], payloads[5:]])
+    (tmp_path / "d" / "label.labels.txt").write_text("elk\n")
+    report = tfrtool.evaluate(saved, tmp_path / "d", out=tmp_path / "out")
+    assert report.most_wrong
+    with Image.open(tmp_path / "out" / "most_wrong.png") as sheet:
+        pixels = np.asarray(sheet)
+    records = {name: number for number, name in enumerate(sorted((tmp_path / "d").glob("part-*")))}
+    colors = np.random.default_rng(2).integers(0, 256, (8, 3))
+    for result in report.most_wrong:
+        color = colors[5 * records[Path(result.shard)] + (result.record or 0)]
+        rows, columns = np.nonzero((pixels == color).all(axis=2))
+        assert [np.ptp(columns) + 1, np.ptp(rows) + 1] == [120, 40]
+
+
 def test_damage(
     saved: SavedModel, noise: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,8 +291,13 @@ def test_damage(
     assert main(words) == 1
     assert f"{shard}, record 15" in capfd.readouterr().err
     assert list((tmp_path / "out").iterdir()) == []
-    assert main([*words, "--on-error", "skip", "--json"]) == 3
+    listed = tmp_path / "bad.txt"
+    words += ["--on-error", "skip", "--drop-list", str(listed), "--top-losses", "99"]
+    assert main([*words, "--json"]) == 3
     output = capfd.readouterr()
+    entries = listed.read_text().splitlines()[1:]
+    assert {line.startswith("#") for line in entries if shard.name in line} == {True}
+    assert {line.startswith("#") for line in entries if shard.name not in line} == {False}
     data = json.loads(output.out)
     assert (data["images"], data["skipped"]) == (92, 1)
     assert f"warning: skipped: {shard}, record 15" in output.err

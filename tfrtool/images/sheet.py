@@ -126,13 +126,22 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
 
 def draw_pixel_sheet(images: Sequence[tuple[Any, str, str, str]], title: str) -> Image.Image:
     """Draw pixels, uint8 [height, width, channels] of one shape, with label, number and note."""
-    side = images[0][0].shape[0]
-    thumb = max(_PIXELS // side * side, MIN_THUMB) if side <= _PIXELS else _PIXELS
     tiles = [
-        Tile(Picture(drawn.image), label, number, note=note)
+        Tile(Picture(small_picture(pixels).image), label, number, note=note)
         for pixels, label, number, note in images
-        for drawn in [draw_pixels(pixels.tobytes(), pixels.shape, _PIXELS)]
     ]
+    return draw_large_tiles(tiles, title)
+
+
+def small_picture(pixels: Any) -> Picture:
+    """Return pixels, uint8 [height, width, channels], as a picture for `draw_large_tiles`."""
+    return draw_pixels(pixels.tobytes(), pixels.shape, _PIXELS)
+
+
+def draw_large_tiles(tiles: Sequence[Tile], title: str) -> Image.Image:
+    """Draw pictures larger than on other sheets; they are those of `small_picture`."""
+    side = max(max(tile.picture.image.size) for tile in tiles if tile.picture.image)
+    thumb = max(_PIXELS // side * side, MIN_THUMB)
     return draw_sheet(tiles, SheetLayout(images=len(tiles), thumb=thumb), title)
 
 

@@ -65,9 +65,17 @@ class EvaluateOptions(OwnModelOptions, OpenOptions):
     )
     top_losses: int = option(
         36,
-        "Number of worst mistakes to show and draw: misclassified images with the highest loss.",
+        "Number of worst mistakes to show, draw and list: misclassified images with the highest "
+        "loss.",
         metavar="N",
         least=0,
+        group="Output",
+    )
+    drop_list: PathLike | None = option(
+        None,
+        "Write the worst mistakes to FILE, as a list for filter --drop.",
+        metavar="FILE",
+        path="local output",
         group="Output",
     )
     overwrite: bool = option(False, "Replace the files of an earlier evaluation.", group="Output")
@@ -75,7 +83,7 @@ class EvaluateOptions(OwnModelOptions, OpenOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parse_path_fields(self, "out")
+        parse_path_fields(self, "out", "drop_list")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ from tfrtool.errors import (
     os_errors_as,
     some_of,
 )
-from tfrtool.images.charts import MOST_CHARTED, draw_confusion, shortened_name
-from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
+from tfrtool.images.charts import MOST_CHARTED, draw_confusion
+from tfrtool.images.pixels import Picture
 from tfrtool.loading.corrupt import naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import Split
@@ -35,9 +35,16 @@ from tfrtool.storage.progress import OnProgress, Progress, activity
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.evaluate_options import EvaluateOptions
+from tfrtool.training.image_result import ImageResult, rounded_values
 from tfrtool.training.own_model_file import load_any_model
 from tfrtool.training.saved_model import SavedModel, is_own_file, load_model
 from tfrtool.training.scores import EpochScores
+from tfrtool.training.worst_mistakes import (
+    check_drop_list,
+    original_pictures,
+    save_drop_list,
+    save_mistakes,
+)
 
 _FIGURES = ("precision", "recall", "f1")
 _OF_VALUES = ("mae", "rmse", "r2", "targets")
@@ -100,50 +107,6 @@ class TargetFigures:
     mae: float
     rmse: float
     r2: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageResult:
-    """Prediction for one image.
-
-    Attributes:
-        shard: path of its shard.
-        record: number of its record, from 0; None if damage before it was skipped.
-        labels: true classes, one or more.
-        predicted: the most probable class, or all with a probability of at least 0.5.
-        probabilities: of these classes, 0 to 1.
-        loss: cross-entropy in nats, with several classes the mean; for regression, the mean squared
-            error.
-        value: for regression, the true number, or several by name; otherwise None.
-        predicted_value: for regression, the predicted number, or several by name; otherwise None.
-    """
-
-    shard: AnyPath
-    record: int | None
-    labels: tuple[str, ...]
-    predicted: tuple[str, ...]
-    probabilities: Mapping[str, float]
-    loss: float
-    value: float | Mapping[str, float] | None = None
-    predicted_value: float | Mapping[str, float] | None = None
-
-    def to_json(self, task: Task) -> Mapping[str, Any]:
-        """Return a line of predictions.jsonl."""
-        if task is not Task.SINGLE:
-            values: dict[str, Any] = _rounded(to_json_values(self))
-            several = ("labels", "predicted", "probabilities")
-            for name in several if task is Task.REGRESSION else ("value", "predicted_value"):
-                del values[name]
-            return values
-        (label,), (predicted,) = self.labels, self.predicted
-        return {
-            "shard": str(self.shard),
-            "record": self.record,
-            "label": label,
-            "predicted": predicted,
-            "probability": _rounded(self.probabilities[predicted]),
-            "label_probability": _rounded(self.probabilities[label]),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +184,7 @@ class EvaluationReport:
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``evaluate --json`` prints and evaluation.json contains."""
         plain = replace(self, confusion={}, most_wrong=(), damage=())
-        data: dict[str, Any] = _rounded(to_json_values(plain))
+        data: dict[str, Any] = rounded_values(to_json_values(plain))
         del data["damage"]
         data["most_wrong"] = [one.to_json(self.task) for one in self.most_wrong]
         if self.task is Task.REGRESSION:
@@ -232,14 +195,6 @@ class EvaluationReport:
         if self.task is Task.SINGLE and len(numbers) <= _MATRIX_CLASSES:
             data["confusion"] = [[self.confusion.get((n, m), 0) for m in numbers] for n in numbers]
         return data
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
 @takes(EvaluateOptions)
@@ -268,6 +223,8 @@ def evaluate(
     folder, overwrite = None if options.out is None else Path(options.out), options.overwrite
     if folder is not None:
         _check_folder(folder, overwrite=overwrite)
+    if options.drop_list is not None:
+        check_drop_list(Path(options.drop_list), overwrite=overwrite)
     model, original = _open_both(model, dataset, options)
     regression = model.facts.task is Task.REGRESSION
     name = _choose_split(original, options.split)
@@ -283,6 +240,7 @@ def evaluate(
             lines = stack.enter_context(_new(folder / _PREDICTIONS, overwrite=overwrite))
         with naming_damage(clean, name):
             evaluator.run(clean, name, options.batch_size, lines, on_progress)
+        pictures = None if folder is None else original_pictures(clean, name, evaluator.mistakes)
         report = EvaluationReport(
             model=model.path,
             dataset=original.directory,
@@ -294,7 +252,10 @@ def evaluate(
             seconds=time.perf_counter() - start,
         )
     if folder is not None:
-        _save(folder, report, evaluator.mistakes, overwrite=overwrite)
+        _save(folder, report, pictures or (), overwrite=overwrite)
+    if options.drop_list is not None:
+        what = f"worst mistakes of {report.model} on {report.split} of {report.dataset}"
+        save_drop_list(Path(options.drop_list), what, report.most_wrong, original)
     return report
 
 
@@ -339,7 +300,7 @@ class _Evaluator:
         self._names = saved.facts.class_names
         self._multi = dataset.task is Task.MULTI
         self._numbers = self._class_numbers()
-        self.mistakes: list[tuple[ImageResult, Any]] = []  # with pixels; highest loss first
+        self.mistakes: list[tuple[ImageResult, int]] = []  # with positions; highest loss first
         self._images, self._losses, self._hits = 0, 0.0, 0.0
         self._confusion = Counter[tuple[int, int]]()
         # For each class: its images, its predictions, and the images that are both.
@@ -433,9 +394,10 @@ class _Evaluator:
             scores = model(pixels).numpy().astype(np.float64)
             if not np.isfinite(scores).all():
                 raise WeightsError("its outputs are not finite", path=self._saved.path)
-            for row, result in enumerate(self._results(labels.numpy(), scores, places)):
+            results = enumerate(self._results(labels.numpy(), scores, places), self._images)
+            for position, result in results:
                 if result.labels != result.predicted:
-                    self.mistakes.append((result, pixels[row].numpy()))
+                    self.mistakes.append((result, position))
                 if lines is not None:
                     line = json.dumps(result.to_json(dataset.task))
                     lines.write(line.encode("ascii") + b"\n")
@@ -604,11 +566,7 @@ def _check_folder(folder: Path, *, overwrite: bool) -> None:
 
 
 def _save(
-    folder: Path,
-    report: EvaluationReport,
-    mistakes: Sequence[tuple[ImageResult, Any]],
-    *,
-    overwrite: bool,
+    folder: Path, report: EvaluationReport, pictures: Sequence[Picture], *, overwrite: bool
 ) -> None:
     """Draw the pictures, and write the report, which comes last."""
     title = f"{report.split}: {report.images:,} images, accuracy {report.accuracy or 0:.3f}"
@@ -618,12 +576,10 @@ def _save(
     if report.task is Task.SINGLE and len(report.names) <= MOST_CHARTED:
         with _new(folder / _CONFUSION, overwrite=overwrite) as file:
             file.write(draw_confusion(report.confusion, report.names, title))
-    if mistakes:
-        what = f"worst {len(mistakes):,} of {report.images:,} images: label, and below it "
-        what += "the prediction" + (" with its probability" if report.classes else "")
-        sheet = draw_pixel_sheet([(pixels, *_captions(one)) for one, pixels in mistakes], what)
+    if pictures:
         with _new(folder / _SHEET, overwrite=overwrite) as file:
-            save_sheet(sheet, file, ".png")
+            what = f"worst {len(pictures):,} of {report.images:,} images"
+            save_mistakes(file, report.most_wrong, pictures, what)
     with _new(folder / _REPORT, overwrite=overwrite) as file:
         text = json.dumps(report.to_json(), indent=2, allow_nan=False)
         file.write(f"{text}\n".encode("ascii"))
@@ -637,12 +593,3 @@ def _new(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
         new_file(path, replace=overwrite) as file,
     ):
         yield file
-
-
-def _captions(result: ImageResult) -> tuple[str, str, str]:
-    """Return what stands below an image: its label, its number, and the prediction."""
-    record = "" if result.record is None else f" #{result.record}"
-    labels, predicted = (", ".join(one) or "none" for one in (result.labels, result.predicted))
-    sure = max((result.probabilities.get(name, 0.0) for name in result.predicted), default=0.0)
-    text = f"{sure:.0%}{record}" if result.value is None else record.strip()
-    return shortened_name(labels, 18), text, shortened_name(predicted, 8)

@@ -1,6 +1,8 @@
 """``tfrtool evaluate``."""
 
 import math
+import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,7 +49,7 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **words: Any) -
 
         report = evaluate(model, path, **words, on_progress=bars)
     warn_of_damage(report.damage)
-    emit(report.to_json() if as_json else _page(report, words["out"], words["top_k"]))
+    emit(report.to_json() if as_json else [*_page(report, words["top_k"]), *_end(report, words)])
     if words["out"]:
         from tfrtool.images.letters import undrawn
 
@@ -55,7 +57,7 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **words: Any) -
     return Outcome.DAMAGE if report.skipped else Outcome.FINE
 
 
-def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
+def _page(report: "EvaluationReport", top_k: int) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
     from tfrtool.loading.labels import Task
 
@@ -80,7 +82,7 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
             ]
             figures = ("target", "MAE", "RMSE", "R2")
             page += [Heading("targets"), Table(head=figures, rows=each, right=range(1, 4))]
-        return [*page, *_end(report, out)]
+        return page
     page += [
         facts(
             split,
@@ -121,15 +123,22 @@ def _page(report: "EvaluationReport", out: str | None, top_k: int) -> Page:
             Heading("most confused"),
             Table(head=("true label", "prediction", "images"), rows=found, right=(2,)),
         ]
-    return [*page, *_end(report, out)]
+    return page
 
 
-def _end(report: "EvaluationReport", out: str | None) -> Page:
+def _end(report: "EvaluationReport", words: Mapping[str, Any]) -> Page:
+    """Return the worst mistakes, and which files were written."""
     page: list[str | Table] = []
     if report.most_wrong:
         page += [Heading("worst mistakes"), _mistakes(report)]
-    if out is not None:
-        page += [Heading(f"written to {printable(out)}")]
+    if words["out"] is not None:
+        page += [Heading(f"written to {printable(words['out'])}")]
+    if words["drop_list"] is not None:
+        dataset, path = (shlex.quote(str(one)) for one in (report.dataset, words["drop_list"]))
+        page += [
+            Heading(f"listed in {printable(words['drop_list'])}; to drop these records:"),
+            printable(f"tfrtool filter {dataset} TARGET --drop {path}"),
+        ]
     return page
 
 
