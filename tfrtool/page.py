@@ -75,6 +75,11 @@ def facts(*rows: tuple[str, str]) -> Table:
     return Table(rows=rows)
 
 
+def figure_text(value: float | None) -> str:
+    """Return a score or a loss, None if there is none, as text."""
+    return "-" if value is None else f"{value:.4f}"
+
+
 def shortened(
     lines: Sequence[str], shown: int, total: int | None = None, hint: str = "use --json to list all"
 ) -> list[str]:

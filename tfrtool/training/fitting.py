@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfrtool.errors import DatasetError, WriteError, reason_of
 from tfrtool.loading.labels import Task
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION, EpochScores
+from tfrtool.training.tasks import TASKS
 
 _WARM_UP = 2
 """Steps before the trace: the first ones build graphs, and are like no others."""
@@ -37,13 +38,13 @@ class EpochMeter:
 
     def __init__(self, images: list[int], task: Task) -> None:
         """Measure training, and validation if ``images`` has a second number."""
-        self._images, self._multi = images, task is Task.MULTI
+        self._images, self._is_ranked = images, TASKS[task].is_ranked
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Forget the epoch before."""
         self.start, self.waited = time.perf_counter(), 0.0
-        self.scores = [EpochScores(count) for count in self._images] if self._multi else []
+        self.scores = [EpochScores(count) for count in self._images] if self._is_ranked else []
         self._sums = [[0.0, 0.0, 0.0] for _ in self._images]
 
     def mean(self, part: int, loss: float, accuracy: float, images: float) -> dict[str, float]:
@@ -120,20 +121,6 @@ class MeasuredModel(keras.Model):  # type: ignore[misc]  # keras has no types
         return run
 
 
-def cross_entropy(labels: Any, scores: Any, task: Task, smoothing: float = 0.0) -> Any:
-    """Return the loss of each image: binary cross-entropy if it can have several classes.
-
-    Labels of one class are class numbers, or float32 [n, classes].
-    """
-    if task is Task.MULTI:
-        return keras.losses.binary_crossentropy(labels, scores, label_smoothing=smoothing)
-    vectors = len(labels.shape) == 2
-    if not (smoothing or vectors):
-        return keras.losses.sparse_categorical_crossentropy(labels, scores)
-    one_hot = labels if vectors else keras.ops.one_hot(labels, scores.shape[-1])
-    return keras.losses.categorical_crossentropy(one_hot, scores, label_smoothing=smoothing)
-
-
 def take_compile_arguments(model: Any) -> Mapping[str, Any]:
     """Return the arguments with which a user compiled a model, if any, and leave it uncompiled.
 
@@ -170,18 +157,12 @@ def compile_model(
         names = ("loss", "loss_weights", "metrics", "weighted_metrics")
         model.compile(optimizer, **{name: compiled[name] for name in names})
         return
-    if task is Task.REGRESSION:
-        mae, rmse = keras.metrics.MeanAbsoluteError, keras.metrics.RootMeanSquaredError
-        model.compile(optimizer, "mse", metrics=[mae(name="mae"), rmse(name="rmse")])
-        return
+    kind = TASKS[task]
 
-    def loss(labels: Any, scores: Any) -> Any:
-        return cross_entropy(labels, scores, task, smoothing)
+    def loss(labels: Any, outputs: Any) -> Any:
+        return kind.losses(labels, outputs, smoothing)
 
-    accuracy: Any = "accuracy"
-    if task is Task.MULTI:
-        accuracy = keras.metrics.BinaryAccuracy(name="accuracy")
-    model.compile(optimizer, loss, metrics=[accuracy])
+    model.compile(optimizer, loss, metrics=kind.metrics())
 
 
 class TensorBoardLogs(keras.callbacks.Callback):  # type: ignore[misc]

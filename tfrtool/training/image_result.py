@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrtool.loading.labels import Task
-from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.remote_path import AnyPath
 
 
@@ -34,23 +32,10 @@ class ImageResult:
     value: float | Mapping[str, float] | None = None
     predicted_value: float | Mapping[str, float] | None = None
 
-    def to_json(self, task: Task) -> Mapping[str, Any]:
-        """Return a line of predictions.jsonl."""
-        if task is not Task.SINGLE:
-            values: dict[str, Any] = rounded_values(to_json_values(self))
-            several = ("labels", "predicted", "probabilities")
-            for name in several if task is Task.REGRESSION else ("value", "predicted_value"):
-                del values[name]
-            return values
-        (label,), (predicted,) = self.labels, self.predicted
-        return {
-            "shard": str(self.shard),
-            "record": self.record,
-            "label": label,
-            "predicted": predicted,
-            "probability": rounded_values(self.probabilities[predicted]),
-            "label_probability": rounded_values(self.probabilities[label]),
-        }
+    @property
+    def probability(self) -> float | None:
+        """The highest probability of the predicted classes; None without any."""
+        return max((self.probabilities[name] for name in self.predicted), default=None)
 
 
 def rounded_values(value: Any) -> Any:

@@ -23,6 +23,7 @@ from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.fitting import take_compile_arguments
 from tfrtool.training.saved_model import CORE, SavedModel, check_finite, load_model, load_own
+from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import (
     CNN,
     IMAGENET,
@@ -38,7 +39,6 @@ _UNIT = Rescale(scale=1 / 255, offset=0.0)
 UNSCALED = Rescale(scale=1.0, offset=0.0)
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
-_ACTIVATIONS = {Task.SINGLE: "softmax", Task.MULTI: "sigmoid", Task.REGRESSION: None}
 _OWN = "a function of image size and number of classes that returns a keras.Model"
 
 
@@ -102,18 +102,20 @@ def build_classifier(
     saved = None
     if file is not None and file.suffix == ".keras":
         saved = _load_saved(file, model, classes, task)
-    if head == "sigmoid" and (classes != 2 or task is Task.MULTI or is_own(model)):
+    kind = TASKS[task]
+    if head == "sigmoid" and not (classes == 2 and kind.allows_single_output and not is_own(model)):
         raise UsageError("--head sigmoid requires two classes, and a model that is not your own")
     units = 1 if head == "sigmoid" else classes
     returned, trained = outputs or "probabilities", None
     compiled: Mapping[str, Any] = {}
-    finish = functools.partial(_probabilities, classes=classes, task=task, outputs=returned)
+    finish = functools.partial(kind.finish, classes=classes, outputs=returned)
     finish_head: Callable[[Any], Any] = finish
     if not (model == CNN or is_own(model)):
-        last = _head_layer(units, task)
-        return _build_application(model, shape, last, finish, weights, trainable, saved)
+        return _build_application(model, shape, kind.head(units), finish, weights, trainable, saved)
     if model == CNN:
-        inner = core = _build_cnn(shape, units, task, is_padded=head != "sigmoid")
+        inner = core = _build_cnn(
+            shape, functools.partial(kind.head, units), is_padded=head != "sigmoid"
+        )
         if head == "sigmoid":
             core = keras.Model(inner.inputs, finish(inner.outputs[0]), name=CORE)
     else:
@@ -284,23 +286,6 @@ def _hold_in_inference_mode(layers: Sequence[Any]) -> None:
             layer.rate = 0.0
 
 
-def _head_layer(units: int, task: Task) -> Any:
-    activation = "sigmoid" if units == 1 and task is Task.SINGLE else _ACTIVATIONS[task]
-    name = "value" if task is Task.REGRESSION else "probabilities"
-    return keras.layers.Dense(units, activation=activation, name=name, dtype="float32")
-
-
-def _probabilities(output: Any, *, classes: int, task: Task, outputs: Outputs) -> Any:
-    """Return the probability of each class, from an output of a model's last layer."""
-    if task is Task.REGRESSION:
-        return output
-    single = task is Task.SINGLE and output.shape[-1] == 1 and classes == 2
-    if outputs == "logits":
-        activation = "sigmoid" if single else _ACTIVATIONS[task]
-        output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
-    return keras.ops.concatenate([1.0 - output, output], axis=-1) if single else output
-
-
 def smallest_valid_side() -> int:
     """Return the side of the smallest image for the cnn's convolutions without padding."""
     side = 1
@@ -309,7 +294,9 @@ def smallest_valid_side() -> int:
     return side
 
 
-def _build_cnn(shape: tuple[int, int, int], units: int, task: Task, *, is_padded: bool) -> Any:
+def _build_cnn(
+    shape: tuple[int, int, int], make_head: Callable[[], Any], *, is_padded: bool
+) -> Any:
     """Build the five convolutions of the horses_or_humans example.
 
     Without padding and with a single sigmoid, it is that network. Small images need padding.
@@ -326,7 +313,7 @@ def _build_cnn(shape: tuple[int, int, int], units: int, task: Task, *, is_padded
     layers.append(keras.layers.Flatten(name="flatten"))
     layers.append(keras.layers.Dense(_HIDDEN, activation="relu", name="hidden"))
     # The order in which layers are made decides their random weights.
-    layers.append(_head_layer(units, task))
+    layers.append(make_head())
     return keras.Sequential(layers, name=CORE)
 
 
@@ -406,16 +393,7 @@ def _wrap_own(
 def _check_usable(core: Any, name: str, shape: tuple[int, int, int], task: Task) -> None:
     """Check that outputs are probabilities or numbers, and that the model can be saved."""
     images = np.full((2, *shape), 0.5, np.float32)
-    outputs = np.asarray(core(images, training=False))
-    if task is Task.REGRESSION and not np.isfinite(outputs).all():
-        raise UsageError(f"{name} returns values that are not finite")
-    if task is not Task.REGRESSION and not ((outputs >= 0).all() and (outputs <= 1).all()):
-        raise UsageError(
-            f"{name} does not return probabilities",
-            expected="numbers from 0 to 1, as from softmax or sigmoid",
-            found=f"{outputs.min():.3g} to {outputs.max():.3g}",
-            hint="use --outputs logits if its last layer has no activation",
-        )
+    TASKS[task].check_outputs(name, np.asarray(core(images, training=False)))
     with ScratchFolder() as folder:
         path = Path(folder, "model.keras")
         try:

@@ -62,7 +62,7 @@ def load_any_model(
         count,
         own=loaded,
         task=task,
-        outputs="logits" if task is not Task.REGRESSION and _ends_linear(loaded) else None,
+        outputs="logits" if _ends_linear(loaded) else None,
         channels=shape[3],
     ).core
     rescale = rescale_for(name, options.rescale, scaling_layer=find_scaling_layer(core))

@@ -36,6 +36,7 @@ from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import is_url
 from tfrtool.training.evaluate_options import PredictOptions
 from tfrtool.training.record_images import RecordImage, read_record_images
+from tfrtool.training.tasks import TASKS
 
 if TYPE_CHECKING:
     from tfrtool.loading.options import PathLike
@@ -103,12 +104,7 @@ class Prediction:
         path: dict[str, Any] = {"path": self.path}
         if self.record is not None:
             path |= {"record": self.record, "name": self.name}
-        if self.task is Task.REGRESSION:
-            return {**path, "value": self.value, "error": self.problem}
-        classes = {name: round(value, 6) for name, value in self.classes.items()}
-        probability = next(iter(classes.values()), None)
-        found = {"label": self.label, "probability": probability, "classes": classes}
-        return {**path, **found, "error": self.problem}
+        return {**path, **TASKS[self.task].prediction_json(self), "error": self.problem}
 
 
 @takes(PredictOptions)
@@ -154,7 +150,8 @@ def predict_files(
     """Do what `predict` does, for files from `find_images`."""
     import numpy as np
 
-    names, run, done = saved.facts.class_names, saved.graph(), 0
+    task, names = TASKS[saved.facts.task], saved.facts.output_names
+    run, done = saved.graph(), 0
     total = sum(count_shard(Path(one.path))[0] if one.is_shard else 1 for one in files)
     for batch in _decoded(files, saved.facts.shape, options.batch_size):
         pixels = [found for _, found in batch if not isinstance(found, str)]
@@ -172,12 +169,7 @@ def predict_files(
             if isinstance(found, str):
                 yield made(problem=found)
                 continue
-            row = next(rows)
-            if not names:
-                yield made(value=saved.facts.named_values(row))
-                continue
-            order = np.argsort(-row, kind="stable")[: options.top]
-            yield made(classes={names[number]: float(row[number]) for number in order})
+            yield made(**task.prediction_fields(names, next(rows), options.top))
 
 
 def _decoded(

@@ -13,7 +13,8 @@ import tensorflow as tf
 from tfrtool.errors import UsageError, reason_of
 from tfrtool.loading.labels import Task
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
-from tfrtool.training.fitting import MeasuredModel, cross_entropy
+from tfrtool.training.fitting import MeasuredModel
+from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import ONE_MACHINE, SEVERAL_MACHINES, Strategy
 
 _plain = tf.autograph.experimental.do_not_convert
@@ -156,7 +157,7 @@ class ReplicaModel(MeasuredModel):
                 gradients = [None if one is None else one + invalid for one in gradients]
             self.optimizer.apply(gradients, variables)
         means = tf.stack([sums[0] / sums[2] + sum(penalties), sums[1] / sums[2], sums[2]])
-        if self.task is Task.SINGLE:
+        if not TASKS[self.task].is_ranked:
             return [means]
         return [means, *(context.all_gather(one, 0) for one in (labels, scores))]
 
@@ -172,7 +173,7 @@ class ReplicaModel(MeasuredModel):
         scores = self(images, training=training)
         # Keras finds the logits of a layer's output, but not those of a slice: without them,
         # no loss exceeds 16, and a probability of 0 has no gradient.
-        losses = cross_entropy(targets, scores, self.task, self.smoothing)[:count]
+        losses = TASKS[self.task].losses(targets, scores, self.smoothing)[:count]
         scores = scores[:count]
         classes = labels if len(labels.shape) == 1 else tf.argmax(labels, axis=-1)
         if self.task is Task.MULTI:

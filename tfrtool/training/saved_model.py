@@ -21,6 +21,7 @@ from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular
 from tfrtool.training.keras_backend import check_backend
+from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import HDF5, HDF5_HINT
 
 CORE = "core"
@@ -55,12 +56,12 @@ class ModelFacts:
     @property
     def outputs(self) -> int:
         """Number of values that the model returns for an image."""
-        return len(self.targets) or 1 if self.task is Task.REGRESSION else len(self.class_names)
+        return len(self.output_names)
 
-    def named_values(self, values: Any) -> float | dict[str, float]:
-        """Return the number that a model for regression predicts, or several by name."""
-        numbers = [float(value) for value in values]
-        return numbers[0] if len(numbers) == 1 else dict(zip(self.targets, numbers, strict=True))
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the classes or the numbers that the model predicts."""
+        return self.class_names or self.targets or TASKS[self.task].names_by_default
 
 
 class _Member(msgspec.Struct, kw_only=True):

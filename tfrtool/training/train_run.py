@@ -467,7 +467,7 @@ class TrainingRun:
         }
         names = "".join(f"{name}\n" for name in report.plan.class_names)
         files = {_CHARTS: draw_charts(charts)}
-        if report.plan.task is not Task.REGRESSION:
+        if names:
             files[_LABELS] = names.encode()
         for name, data in files.items():
             with os_errors_as(WriteError, out / name), new_file(out / name) as file:

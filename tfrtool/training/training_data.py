@@ -26,8 +26,8 @@ from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
-from tfrtool.storage.arguments import option_name
 from tfrtool.storage.progress import OnProgress, activity
+from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
 
 _VALIDATION = "validation"
@@ -104,16 +104,7 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         dataset, report = original.drop_corrupt(
             scratch, splits=sorted(splits), on_progress=options.on_progress
         )
-    for one in ("head", "outputs", "label_smoothing", "class_weights"):
-        if dataset.task is Task.REGRESSION and getattr(options, one):
-            raise UsageError(f"{option_name(one)} cannot be used with --task regression")
-    least = {Task.SINGLE: 2, Task.MULTI: 1, Task.REGRESSION: 0}
-    if len(dataset.class_names) < least[dataset.task]:
-        raise DatasetError(
-            "a classifier needs at least two classes",
-            path=dataset.directory,
-            found=", ".join(dataset.class_names),
-        )
+    TASKS[dataset.task].check_training(options, dataset)
     training = options.loading(_choose_image_size(options, dataset))
     validation = None
     if isinstance(options.validation, float):

@@ -58,8 +58,7 @@ def _tile(picture: Picture, result: ImageResult) -> Tile:
     """Return an image with its label, its number, and the prediction below."""
     record = "" if result.record is None else f" #{result.record}"
     labels, predicted = (", ".join(names) or "none" for names in (result.labels, result.predicted))
-    sure = max((result.probabilities.get(name, 0.0) for name in result.predicted), default=0.0)
-    number = f"{sure:.0%}{record}" if result.value is None else record.strip()
+    number = f"{result.probability or 0:.0%}{record}" if result.value is None else record.strip()
     return Tile(picture, shortened_name(labels, 18), number, note=shortened_name(predicted, 8))
 
 

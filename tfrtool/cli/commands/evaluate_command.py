@@ -1,6 +1,5 @@
 """``tfrtool evaluate``."""
 
-import math
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn_of_letters
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command, resolve_dataset
 from tfrtool.errors import human_count, printable
-from tfrtool.page import Heading, Page, Table, facts, shortened
+from tfrtool.page import Heading, Page, Table, facts, figure_text, shortened
 from tfrtool.training.evaluate_options import EvaluateOptions
 from tfrtool.training.keras_backend import check_backend
 
@@ -59,41 +58,30 @@ def evaluate_command(model: str, dataset: str, *, as_json: bool, **words: Any) -
 
 def _page(report: "EvaluationReport", top_k: int) -> Page:
     """Return what ``evaluate`` shows: the figures, each class, what was taken for what."""
-    from tfrtool.loading.labels import Task
+    from tfrtool.training.tasks import TASKS
 
-    names = [printable(name) for name in report.names]
-    values = (_figure(value) for value in (report.precision, report.recall, report.f1))
-    mean = "precision {}, recall {}, F1 {}".format(*values)
-    ranked, near = [], (f"top-{top_k} accuracy", _figure(report.top_k_accuracy))
-    if report.task is Task.MULTI:
-        ranked = [("mean average precision", _figure(report.mean_average_precision))]
-    page: list[str | Table] = [
-        Heading(f"{printable(str(report.model))} on {printable(str(report.dataset))}"),
-    ]
+    title = f"{printable(str(report.model))} on {printable(str(report.dataset))}"
     split = ("split", f"{printable(report.split)}, {human_count(report.images, 'image')}")
-    if report.task is Task.REGRESSION:
-        errors = ("loss", report.loss), ("MAE", report.mae), ("RMSE", report.rmse)
-        shown = ((name, f"{value:.6g}") for name, value in errors)
-        page.append(facts(split, *shown, ("R2", _figure(report.r2))))
-        if len(report.targets) > 1:
-            each = [
-                (printable(one.target), f"{one.mae:.6g}", f"{one.rmse:.6g}", _figure(one.r2))
-                for one in report.targets
-            ]
-            figures = ("target", "MAE", "RMSE", "R2")
-            page += [Heading("targets"), Table(head=figures, rows=each, right=range(1, 4))]
-        return page
-    page += [
-        facts(
-            split,
-            ("accuracy", _figure(report.accuracy)),
-            *([] if report.top_k_accuracy is None else [near]),
-            ("loss", f"{report.loss:.4f}"),
-            ("AUC", _figure(report.auc)),
-            *ranked,
-            ("classes", f"{len(names):,}; macro average: {mean}"),
-        ),
+    page: list[str | Table] = [
+        Heading(title),
+        facts(split, *TASKS[report.task].figures(report, top_k)),
+        *(_targets(report) if len(report.targets) > 1 else []),
+        *(_classes(report) if report.classes else []),
     ]
+    return page
+
+
+def _targets(report: "EvaluationReport") -> Page:
+    rows = [
+        (printable(one.target), f"{one.mae:.6g}", f"{one.rmse:.6g}", figure_text(one.r2))
+        for one in report.targets
+    ]
+    head = ("target", "MAE", "RMSE", "R2")
+    return [Heading("targets"), Table(head=head, rows=rows, right=range(1, 4))]
+
+
+def _classes(report: "EvaluationReport") -> Page:
+    """Return the figures of classes, and which were confused."""
     # The worst first, where not all can be shown; those without images last.
     classes = sorted(report.classes, key=lambda figures: 2.0 if figures.f1 is None else figures.f1)
     classes = classes[:_CLASSES] if len(classes) > _CLASSES else [*report.classes]
@@ -101,21 +89,24 @@ def _page(report: "EvaluationReport", top_k: int) -> Page:
         (
             printable(one.label),
             f"{one.images:,}",
-            *(_figure(value) for value in (one.precision, one.recall, one.f1)),
+            *map(figure_text, (one.precision, one.recall, one.f1)),
         )
         for one in classes
     ]
-    head = ("class", "images", "precision", "recall", "F1")
-    page += [Heading("classes"), Table(head=head, rows=rows, right=range(1, 5))]
-    page += shortened([], 0, len(names) - len(classes))
-    if report.task is Task.SINGLE and len(names) <= _MATRIX:
+    head, names = ("class", "images", "precision", "recall", "F1"), report.names
+    page: list[str | Table] = [
+        Heading("classes"),
+        Table(head=head, rows=rows, right=range(1, 5)),
+        *shortened([], 0, len(names) - len(classes)),
+    ]
+    if report.confusion and len(names) <= _MATRIX:
         matrix = [
-            (name, *(f"{report.confusion.get((n, m), 0):,}" for m in range(len(names))))
+            (printable(name), *(f"{report.confusion.get((n, m), 0):,}" for m in range(len(names))))
             for n, name in enumerate(names)
         ]
         page += [
             Heading("confusion matrix (rows: true label, columns: prediction)"),
-            Table(head=("", *names), rows=matrix, right=range(1, len(names) + 1)),
+            Table(head=("", *map(printable, names)), rows=matrix, right=range(1, len(names) + 1)),
         ]
     elif pairs := report.most_confused(_PAIRS):
         found = [(printable(one), printable(other), f"{n:,}") for one, other, n in pairs]
@@ -143,18 +134,13 @@ def _end(report: "EvaluationReport", words: Mapping[str, Any]) -> Page:
 
 
 def _mistakes(report: "EvaluationReport") -> Table:
-    rows, regression = [], not report.classes
+    from tfrtool.training.tasks import TASKS
+
+    rows, task = [], TASKS[report.task]
     for one in report.most_wrong[:_WORST]:
         labels, predicted = (", ".join(names) or "none" for names in (one.labels, one.predicted))
-        sure = max((one.probabilities.get(name, 0.0) for name in one.predicted), default=None)
         record = "-" if one.record is None else f"{one.record:,}"
-        last = f"{math.sqrt(one.loss):.6g}" if regression else _figure(sure)
-        found = printable(labels), printable(predicted), last, record
+        found = printable(labels), printable(predicted), task.mistake_text(one), record
         rows.append((*found, printable(one.shard.name)))
-    third = "error" if regression else "probability"
-    head = ("true label", "prediction", third, "record", "shard")
+    head = ("true label", "prediction", task.mistake_figure, "record", "shard")
     return Table(head=head, rows=rows, right=(2, 3))
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

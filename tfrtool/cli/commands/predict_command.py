@@ -1,7 +1,7 @@
 """``tfrtool predict``."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -38,6 +38,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
     Exit code 3 means that some images can't be read, and 1 that none can.
     """
     from tfrtool.training.prediction import find_images
+    from tfrtool.training.tasks import TASKS
 
     check_backend()
     files = find_images(images)
@@ -69,12 +70,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
                 cells = [f"{printable(location):{path}}"]
                 if found.name is not None:
                     cells.append(f"{printable(found.name):{_WIDEST_NAME}}")
-                if isinstance(found.value, Mapping):
-                    cells += [f"{printable(name)} {one:.6g}" for name, one in found.value.items()]
-                elif found.value is not None:
-                    cells.append(f"{found.value:.6g}")
-                for name, probability in found.classes.items():
-                    cells.append(f"{printable(name):{label}}  {probability:.4f}")
+                cells += TASKS[found.task].prediction_cells(found, label)
                 emit("  ".join(cells))
             if stdout_closed():
                 break

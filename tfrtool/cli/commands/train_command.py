@@ -1,6 +1,5 @@
 """``tfrtool train``."""
 
-import math
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from tfrtool.cli.parameters import INPUT, command, resolve_dataset
 from tfrtool.engines.pool import cores
 from tfrtool.errors import UsageError, human_count, printable, some_of
 from tfrtool.loading.options import size_text
+from tfrtool.page import figure_text
 from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _CLASSES_SHOWN = 10
 _BUSY = 0.1
 """The part of the cores that other programs may take before it is said."""
-_MULTI = ", multi-label: sigmoid and binary cross-entropy"
 
 
 @command(
@@ -100,13 +99,14 @@ def _load_training() -> "Callable[[TrainOptions], TrainReport]":
 
 def render_plan(plan: "TrainPlan") -> str:
     """Return what is printed before the first step, and the head of the table of epochs."""
-    classes = some_of(list(map(printable, plan.class_names)), _CLASSES_SHOWN)
+    from tfrtool.training.tasks import TASKS
+
+    title, outputs = TASKS[plan.task].plan_line(plan.class_names or plan.targets)
     validated = f"{plan.validation_images:,}" if plan.validation_images else "none"
     validated += " for validation"
     if plan.epochs_before:
         validated += f"; {human_count(plan.epochs_before, 'epoch')} already done"
-    options, multi = plan.options, plan.task.name == "MULTI"
-    loader = plan.recipe
+    options, loader = plan.options, plan.recipe
     if not options.deterministic:
         loader += ", nondeterministic order"
     if options.augment is not None:
@@ -119,9 +119,7 @@ def render_plan(plan: "TrainPlan") -> str:
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
         f"{effective['optimizer']}, learning rate {effective['learning_rate']:g}{decay}{loss}"
         + ("" if plan.precision == "float32" else f", {plan.precision}"),
-        f"  classes  {len(plan.class_names)} ({classes}){_MULTI if multi else ''}"
-        if plan.class_names
-        else f"  target   {printable(some_of(list(plan.targets), _CLASSES_SHOWN))}, regression",
+        f"  {title:7}  {outputs}",
         *(f"  data     {printable(note)}" for note in plan.forms),
         f"  images   {plan.train_images:,} for training, {validated}",
         *_weights(plan),
@@ -176,9 +174,9 @@ def render_epoch(epoch: "EpochReport", rate: float | None = None, *, head: bool 
         ("epoch", f"{epoch.epoch}"),
         (" seconds", f"{epoch.seconds:.1f}"),
         ("images/s", f"{epoch.images_per_second if rate is None else rate:.1f}"),
-        *((_title(name), _figure(logs.get(name))) for name in names),
+        *((_title(name), figure_text(logs.get(name))) for name in names),
         ("input wait", f"{epoch.input_wait_fraction:.1%}"),
-        *((_title(name), _figure(logs.get(name))) for name in last),
+        *((_title(name), figure_text(logs.get(name))) for name in last),
     ]
     line = "  ".join(f"{value:>{len(title)}}" for title, value in cells)
     return "\n".join(["", "  ".join(title for title, _ in cells), line]) if head else line
@@ -188,10 +186,6 @@ def _title(name: str) -> str:
     """Return the title of a column, as wide as its figures."""
     title = name.replace("mean_average_precision", "mAP").replace("_", " ")
     return f"{printable(title):>{6 if title == 'mAP' else 7}}"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
 def render_end(report: "TrainReport") -> str:
@@ -264,6 +258,6 @@ def _compared_run(run: "ComparedRun") -> str:
     memory = "-" if run.memory_bytes is None else f"{run.memory_bytes / 2**20:,.0f} MiB"
     return (
         f"  {run.recipe:8}  {run.cpu_seconds:6.1f}  {run.seconds:8.1f}  {memory:>9}  "
-        f"{run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  {_figure(run.loss):>7}  "
-        f"{_figure(run.accuracy):>8}"
+        f"{run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  "
+        f"{figure_text(run.loss):>7}  {figure_text(run.accuracy):>8}"
     )

@@ -1,0 +1,291 @@
+"""What a model predicts: a class, several, or numbers; each task has its head, loss and figures.
+
+`TASKS` has all of them. Keras is imported only by what builds or trains a model.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tfrtool.errors import DatasetError, UsageError, printable, some_of
+from tfrtool.loading.labels import Task
+from tfrtool.page import figure_text
+from tfrtool.storage.arguments import option_name
+from tfrtool.storage.json_values import to_json_values
+from tfrtool.training.image_result import ImageResult, rounded_values
+from tfrtool.training.tallies import MultiLabelTally, SingleLabelTally, ValueTally, named_values
+
+if TYPE_CHECKING:
+    from tfrtool.loading.dataset_facts import DatasetFacts
+    from tfrtool.training.train_options import Outputs, TrainOptions
+
+_NAMES_SHOWN = 10
+
+
+class _ClassTask:
+    """A probability for each class."""
+
+    activation: ClassVar[str]
+    least_classes: ClassVar[int]
+    allows_single_output: ClassVar[bool]  # for two classes: the probability of the second
+    is_ranked: ClassVar[bool]  # whether mean average precision is measured
+    names_by_default: ClassVar[tuple[str, ...]] = ()  # of outputs
+    mistake_figure: ClassVar[str] = "probability"
+    plan_note: ClassVar[str] = ""
+
+    def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
+        """Raise an error if options can't be used, or there are too few classes."""
+        del options
+        if len(dataset.class_names) < self.least_classes:
+            raise DatasetError(
+                "a classifier needs at least two classes",
+                path=dataset.directory,
+                found=", ".join(dataset.class_names),
+            )
+
+    def head(self, units: int) -> Any:
+        """Return a new last layer."""
+        import keras
+
+        activation = "sigmoid" if units == 1 else self.activation
+        return keras.layers.Dense(
+            units, activation=activation, name="probabilities", dtype="float32"
+        )
+
+    def finish(self, output: Any, *, classes: int, outputs: "Outputs") -> Any:
+        """Return the probability of each class, from the output of a model's last layer."""
+        import keras
+
+        single = self.allows_single_output and output.shape[-1] == 1 and classes == 2
+        if outputs == "logits":
+            activation = "sigmoid" if single else self.activation
+            output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
+        return keras.ops.concatenate([1.0 - output, output], axis=-1) if single else output
+
+    def check_outputs(self, name: str, outputs: Any) -> None:
+        """Raise a `UsageError` if a user's model does not return probabilities."""
+        if not ((outputs >= 0).all() and (outputs <= 1).all()):
+            raise UsageError(
+                f"{name} does not return probabilities",
+                expected="numbers from 0 to 1, as from softmax or sigmoid",
+                found=f"{outputs.min():.3g} to {outputs.max():.3g}",
+                hint="use --outputs logits if its last layer has no activation",
+            )
+
+    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return what ``train`` prints of the classes: a title and a text."""
+        shown = some_of([*map(printable, names)], _NAMES_SHOWN)
+        return "classes", f"{len(names)} ({shown}){self.plan_note}"
+
+    def output_numbers(self, names: Sequence[str], dataset: "DatasetFacts") -> Any:
+        """Return the model's number for each of the dataset's classes, by their names."""
+        numbers = {name: number for number, name in enumerate(names)}
+        unknown = [name for name in dataset.class_names if name not in numbers]
+        if unknown:
+            raise UsageError(
+                "the dataset has classes that the model lacks",
+                path=dataset.directory,
+                expected=some_of(names, 5),
+                found=some_of(unknown, 5),
+            )
+        return np.array([numbers[name] for name in dataset.class_names])
+
+    def figures(self, report: Any, top_k: int) -> list[tuple[str, str]]:
+        """Return what ``evaluate`` prints above its tables: names and figures."""
+        near, mean = report.top_k_accuracy, report.mean_average_precision
+        means = map(figure_text, (report.precision, report.recall, report.f1))
+        averages = "macro average: precision {}, recall {}, F1 {}".format(*means)
+        return [
+            ("accuracy", figure_text(report.accuracy)),
+            *([] if near is None else [(f"top-{top_k} accuracy", figure_text(near))]),
+            ("loss", f"{report.loss:.4f}"),
+            ("AUC", figure_text(report.auc)),
+            *([("mean average precision", figure_text(mean))] if self.is_ranked else []),
+            ("classes", f"{len(report.classes):,}; {averages}"),
+        ]
+
+    def mistake_text(self, result: ImageResult) -> str:
+        """Return the probability of a wrong prediction."""
+        return figure_text(result.probability)
+
+    def prediction_fields(self, names: Sequence[str], outputs: Any, top: int) -> dict[str, Any]:
+        """Return the fields of a `Prediction`, from a model's outputs for an image."""
+        order = np.argsort(-outputs, kind="stable")[:top]
+        return {"classes": {names[one]: float(outputs[one]) for one in order}}
+
+    def prediction_json(self, prediction: Any) -> dict[str, Any]:
+        """Return what ``predict --json`` prints of a prediction."""
+        classes = {name: round(value, 6) for name, value in prediction.classes.items()}
+        probability = next(iter(classes.values()), None)
+        return {"label": prediction.label, "probability": probability, "classes": classes}
+
+    def prediction_cells(self, prediction: Any, width: int) -> list[str]:
+        """Return what ``predict`` prints of a prediction, in columns of a width."""
+        found = prediction.classes.items()
+        return [f"{printable(name):{width}}  {probability:.4f}" for name, probability in found]
+
+
+class SingleLabel(_ClassTask):
+    """An image has exactly one class."""
+
+    activation, least_classes, allows_single_output, is_ranked = "softmax", 2, True, False
+    tally = SingleLabelTally
+
+    def losses(self, labels: Any, scores: Any, smoothing: float = 0.0) -> Any:
+        """Return the loss of each image; labels are class numbers, or float32 [n, classes]."""
+        import keras
+
+        vectors = len(labels.shape) == 2
+        if not (smoothing or vectors):
+            return keras.losses.sparse_categorical_crossentropy(labels, scores)
+        one_hot = labels if vectors else keras.ops.one_hot(labels, scores.shape[-1])
+        return keras.losses.categorical_crossentropy(one_hot, scores, label_smoothing=smoothing)
+
+    def metrics(self) -> list[Any]:
+        """Return the metrics of an epoch."""
+        return ["accuracy"]
+
+    def result_json(self, result: ImageResult) -> Mapping[str, Any]:
+        """Return a line of predictions.jsonl."""
+        (label,), (predicted,) = result.labels, result.predicted
+        return {
+            "shard": str(result.shard),
+            "record": result.record,
+            "label": label,
+            "predicted": predicted,
+            "probability": rounded_values(result.probabilities[predicted]),
+            "label_probability": rounded_values(result.probabilities[label]),
+        }
+
+
+class MultiLabel(_ClassTask):
+    """An image has any number of classes."""
+
+    activation, least_classes, allows_single_output, is_ranked = "sigmoid", 1, False, True
+    tally = MultiLabelTally
+    plan_note = ", multi-label: sigmoid and binary cross-entropy"
+
+    def losses(self, labels: Any, scores: Any, smoothing: float = 0.0) -> Any:
+        """Return the loss of each image, the mean over the classes."""
+        import keras
+
+        return keras.losses.binary_crossentropy(labels, scores, label_smoothing=smoothing)
+
+    def metrics(self) -> list[Any]:
+        """Return the metrics of an epoch."""
+        import keras
+
+        return [keras.metrics.BinaryAccuracy(name="accuracy")]
+
+    def result_json(self, result: ImageResult) -> Mapping[str, Any]:
+        """Return a line of predictions.jsonl."""
+        return _without(result, "value", "predicted_value")
+
+
+class Regression:
+    """An image has one or several numbers."""
+
+    allows_single_output, is_ranked = False, False
+    tally = ValueTally
+    names_by_default, mistake_figure = ("value",), "error"
+
+    def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
+        """Raise a `UsageError` for options that need classes."""
+        del dataset
+        for name in ("head", "outputs", "label_smoothing", "class_weights"):
+            if getattr(options, name):
+                raise UsageError(f"{option_name(name)} cannot be used with --task regression")
+
+    def head(self, units: int) -> Any:
+        """Return a new last layer."""
+        import keras
+
+        return keras.layers.Dense(units, name="value", dtype="float32")
+
+    def finish(self, output: Any, *, classes: int, outputs: "Outputs") -> Any:
+        """Return the output of a model's last layer."""
+        del classes, outputs
+        return output
+
+    def check_outputs(self, name: str, outputs: Any) -> None:
+        """Raise a `UsageError` if a user's model does not return finite numbers."""
+        if not np.isfinite(outputs).all():
+            raise UsageError(f"{name} returns values that are not finite")
+
+    def losses(self, labels: Any, outputs: Any, smoothing: float = 0.0) -> Any:
+        """Return the loss of each image, the mean over the numbers."""
+        import keras
+
+        del smoothing
+        return keras.losses.mean_squared_error(labels, outputs)
+
+    def metrics(self) -> list[Any]:
+        """Return the metrics of an epoch."""
+        import keras
+
+        mae, rmse = keras.metrics.MeanAbsoluteError, keras.metrics.RootMeanSquaredError
+        return [mae(name="mae"), rmse(name="rmse")]
+
+    def output_numbers(self, names: Sequence[str], dataset: "DatasetFacts") -> Any:
+        """Return the number of the model's output for each of the dataset's targets.
+
+        A single one may have any name, as may those of a function that decodes records.
+        """
+        targets = dataset.targets
+        if sorted(targets) == sorted(names):
+            return np.array([names.index(name) for name in targets])
+        if len(targets) != len(names) or (len(targets) > 1 and dataset.decode is None):
+            raise UsageError(
+                "the numbers in the dataset don't match those that the model predicts",
+                path=dataset.directory,
+                expected=some_of(names, 5),
+                found=some_of(targets, 5),
+            )
+        return np.arange(len(targets))
+
+    def figures(self, report: Any, top_k: int) -> list[tuple[str, str]]:
+        """Return what ``evaluate`` prints above its tables: names and figures."""
+        del top_k
+        errors = ("loss", report.loss), ("MAE", report.mae), ("RMSE", report.rmse)
+        return [*((name, f"{value:.6g}") for name, value in errors), ("R2", figure_text(report.r2))]
+
+    def result_json(self, result: ImageResult) -> Mapping[str, Any]:
+        """Return a line of predictions.jsonl."""
+        return _without(result, "labels", "predicted", "probabilities")
+
+    def mistake_text(self, result: ImageResult) -> str:
+        """Return the error of a prediction."""
+        return f"{math.sqrt(result.loss):.6g}"
+
+    def prediction_fields(self, names: Sequence[str], outputs: Any, top: int) -> dict[str, Any]:
+        """Return the fields of a `Prediction`, from a model's outputs for an image."""
+        del top
+        return {"value": named_values(names, outputs)}
+
+    def prediction_json(self, prediction: Any) -> dict[str, Any]:
+        """Return what ``predict --json`` prints of a prediction."""
+        return {"value": prediction.value}
+
+    def prediction_cells(self, prediction: Any, width: int) -> list[str]:
+        """Return what ``predict`` prints of a prediction."""
+        del width
+        if isinstance(prediction.value, Mapping):
+            return [f"{printable(name)} {one:.6g}" for name, one in prediction.value.items()]
+        return [f"{prediction.value:.6g}"]
+
+    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return what ``train`` prints of the numbers: a title and a text."""
+        return "target", f"{some_of([*map(printable, names)], _NAMES_SHOWN)}, regression"
+
+
+TASKS: Mapping[Task, SingleLabel | MultiLabel | Regression] = MappingProxyType(
+    {Task.SINGLE: SingleLabel(), Task.MULTI: MultiLabel(), Task.REGRESSION: Regression()}
+)
+
+
+def _without(result: ImageResult, *names: str) -> Mapping[str, Any]:
+    values = to_json_values(result)
+    return {name: rounded_values(value) for name, value in values.items() if name not in names}
