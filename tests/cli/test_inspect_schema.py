@@ -15,6 +15,7 @@ from tests.examples.strategies import UNSET, entry, float32, int64, raw_example,
 from tfrtool.cli import main
 from tfrtool.examples.example import encode_example
 from tfrtool.examples.schema import Schema
+from tfrtool.records.framing import frame
 
 PNG = b"\x89PNG\r\n\x1a\n"
 RECORDS = [
@@ -84,6 +85,49 @@ def test_python(tf: Any, shard: Path, capsys: Capture) -> None:
     for record in RECORDS:
         parsed = tf.io.parse_single_example(record, held["feature_description"])
         assert parsed["image"].numpy() == PNG
+
+
+DIGITS = {"shape": {"dimensions": ["28", "28", "1"]}}
+CLASS = "tensorflow_datasets.core.features"
+
+
+def test_shapes_of_features_json(tf: Any, tmp_path: Path, capsys: Capture) -> None:
+    """Shapes that TFDS declares are those of the table, the JSON and the code, if records fit."""
+    tensor: dict[str, Any] = {"pythonClassName": f"{CLASS}.tensor_feature.Tensor"}
+    image = {"image": DIGITS, "pythonClassName": f"{CLASS}.image_feature.Image"}
+    features = {
+        "image": image,
+        "pixels": tensor | {"tensor": DIGITS | {"dtype": "float32", "encoding": "none"}},
+        "other": tensor | {"tensor": DIGITS | {"dtype": "float32", "encoding": "none"}},
+    }
+    content: dict[str, Any] = {"featuresDict": {"features": features}}
+    content |= {"pythonClassName": f"{CLASS}.features_dict.FeaturesDict"}
+    record = encode_example(
+        {"image": string(PNG), "pixels": float32(*range(784)), "other": float32(1, 2)}
+    )
+    shard = tmp_path / "digits-train.tfrecord-00000-of-00001"
+    shard.write_bytes(frame(record))
+    assert run(shard, "--json") == 0
+    assert [one["shape"] for one in json.loads(capsys.readouterr().out)["features"]][2] == [784]
+    (tmp_path / "features.json").write_text(json.dumps(content))
+    assert run(shard, "--json") == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["features"]}
+    shapes = {name: (one["shape"], one["image_shape"]) for name, one in found.items()}
+    digits = [28, 28, 1]
+    assert shapes == {"image": ([], digits), "other": ([2], None), "pixels": (digits, None)}
+    assert run(shard) == 0
+    table = capsys.readouterr().out
+    assert "image/png [28,28,1]" in table
+    assert "[28,28,1]  all" in table
+    assert run(shard, "--emit", "python") == 0
+    names: dict[str, Any] = {}
+    exec(capsys.readouterr().out, names)
+    parsed = tf.io.parse_single_example(record, names["feature_description"])
+    assert parsed["pixels"].shape == digits
+    assert main(["inspect", "dataset", str(tmp_path), "--features"]) == 0
+    tree = capsys.readouterr().out
+    assert "image: image[28,28,1]" in tree
+    assert "pixels: float32[28,28,1]" in tree
 
 
 def test_json_goes_back_in(shard: Path, tmp_path: Path, capsys: Capture) -> None:

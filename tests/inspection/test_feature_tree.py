@@ -22,7 +22,7 @@ TREE = """\
   box: float32[4]
   free: float32[*,2]
   packed: zlib:uint16[*,*]
-  image: image
+  image: image[*,*,3]
   steps: list of structs
     small: int8
     action: float32[2]

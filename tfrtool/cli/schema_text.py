@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.feature_text import lengths_text, name_text, values_text
+from tfrtool.examples.fields import shape_text
 from tfrtool.examples.schema_fold import FeatureStatistics
 from tfrtool.page import Table
 
@@ -27,11 +28,11 @@ def feature_table(features: Iterable[FeatureStatistics], records: int) -> Table:
     rows = []
     for feature in features:
         dtype = "never set" if feature.dtype is None else feature.dtype.value
-        size = feature.size(records)
-        shape = "[]" if size == 1 else f"[{'*' if size is None else size}]"
+        sizes = feature.spec(records).shape
+        shape = "[*]" if sizes is None else shape_text(sizes)
         if feature.is_list:
             shape = lengths_text(feature)
-        elif size is None and feature.present and len(set(feature.lengths)) > 1:
+        elif sizes is None and feature.present and len(set(feature.lengths)) > 1:
             shape = f"[*] {lengths_text(feature)}"
         dtype = "mixed" if feature.conflict else dtype
         present = "all" if feature.present == records else f"{feature.present:,}"

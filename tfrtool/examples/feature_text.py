@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from tfrtool.errors import human_count, printable
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value, feature_key, is_utf8
+from tfrtool.examples.fields import shape_text
 from tfrtool.examples.schema_fold import FeatureStatistics
 
 _LISTED = 4
@@ -15,7 +16,6 @@ _LONGEST_VALUE = 16
 """Characters of a distinct value that is named."""
 
 _WIDTH = 100
-_DTYPES = {DType.STRING: "tf.string", DType.INT64: "tf.int64", DType.FLOAT32: "tf.float32"}
 
 _USE = "# example = tf.io.parse_single_example(payload, feature_description)"
 _USE_SEQUENCE = """\
@@ -61,6 +61,8 @@ def values_text(feature: FeatureStatistics) -> str:
     """Return what bytes hold, and the distinct values if they are few, or their range."""
     found, strings = feature.range, feature.dtype is DType.STRING
     parts = [feature.described_content or ""]
+    if any(feature.image_shape[:2]):
+        parts = [f"{parts[0]} {shape_text(feature.image_shape)}"]
     distinct = found.distinct
     texts = not strings or set(feature.content) <= {"text", "empty"}
     shown = [value_text(v) for v in sorted(distinct)] if distinct and texts else []
@@ -120,11 +122,12 @@ def _dictionary(name: str, features: Sequence[FeatureStatistics], records: int) 
         key = repr(feature.key) if as_bytes else ascii(feature.key.decode())
         if key.startswith("'") and '"' not in key:
             key = f'"{key[1:-1]}"'  # as formatters have it
-        dtype, size = _DTYPES[feature.dtype or DType.STRING], feature.size(records)
+        spec = feature.spec(records)
+        dtype = f"tf.{spec.dtype.value}"
         call = f"VarLenFeature({dtype})"
-        if size is not None:
+        if spec.shape is not None:
             kind = "FixedLenSequenceFeature" if feature.is_list else "FixedLenFeature"
-            call = f"{kind}({[] if size == 1 else [size]}, {dtype})"
+            call = f"{kind}({[*spec.shape]}, {dtype})"
         code, note = f"    {key}: tf.io.{call},", _note(feature, records)
         if len(code) + 4 + len(note) <= _WIDTH:
             yield f"{code}  # {note}" if note else code

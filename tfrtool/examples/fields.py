@@ -444,14 +444,11 @@ def tree_lines(root: Struct, indent: str = "") -> Iterator[str]:
 
 
 def _about(values: Values) -> str:
-    """Return what else is known of labels and images, in brackets."""
+    """Return what else is known of labels and images: classes, and height, width and channels."""
     if values.kind is Kind.LABEL and (count := class_count(values)):
         return f" ({'1 class' if count == 1 else f'{count:,} classes'})"
     sizes = image_sizes(values)
-    if not sizes or sizes[:2] == (None, None):
-        return ""
-    height, width = ("*" if size is None else size for size in sizes[:2])
-    return f" ({width} x {height} pixels)"
+    return shape_text(sizes) if sizes else ""
 
 
 def class_count(values: Values) -> int:

@@ -134,6 +134,8 @@ class FeatureStatistics:
     lists: ValueStatistics = field(default_factory=ValueStatistics)  # of a feature list, its steps
     unset: int = 0  # records, or steps of a feature list, that have it without a kind
     duplicates: int = 0  # records that have it more than once; the last one counts
+    shape: tuple[int | None, ...] = ()  # of its values, if metadata has one
+    image_shape: tuple[int | None, ...] = ()  # height, width and channels, if metadata has them
 
     def start(self, kind: str, first: Place) -> ValueStatistics:
         """Begin with a kind that has not been seen before."""
@@ -224,9 +226,17 @@ class FeatureStatistics:
         return span[0] or (None if self.is_list else 0)
 
     def spec(self, records: int) -> FeatureSpec:
-        """Return the narrowest spec that all ``records`` records fit, conflicts of type apart."""
+        """Return the narrowest spec that all ``records`` records fit, conflicts of type apart.
+
+        Values of one size have the shape that metadata has, if it fits, and otherwise a flat one.
+        """
         size = self.size(records)
-        shape = None if size is None else () if size == 1 else (size,)
+        shape: tuple[int, ...] | None = None
+        if size is not None:
+            shape = () if size == 1 else (size,)
+        sizes = tuple(size for size in self.shape if size is not None)
+        if sizes and sizes == self.shape and math.prod(sizes) == size:
+            shape = sizes
         dtype = self.dtype or DType.STRING
         return FeatureSpec(name=self.name, dtype=dtype, shape=shape, is_list=self.is_list)
 

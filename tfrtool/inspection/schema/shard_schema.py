@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.declare import takes
@@ -15,11 +16,12 @@ from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold
 from tfrtool.inspection.inspect_options import SchemaOptions
 from tfrtool.inspection.profile import ProfileRequest, RecordSchema, ShardProfile, profile_shards
 from tfrtool.inspection.schema.data_schema import schema_json
+from tfrtool.inspection.schema.declared_shapes import DeclaredShape, declared_shapes
 from tfrtool.inspection.summary.summary_json import feature_json, values_json
 from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault
 from tfrtool.records.shards import Locations, locate_shards
-from tfrtool.records.stream import Stream
+from tfrtool.records.stream import STREAM, Stream
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.remote_path import AnyPath
 
@@ -95,7 +97,12 @@ class InferredSchema:
             "records": self.records,
             "payload": self.payload.value,
             "sampled": self.sampled,
-            "features": [feature_json(item) | values_json(item) for item in self.features],
+            "features": [
+                feature_json(item)
+                | {"shape": item.spec(self.records).shape, "image_shape": item.image_shape or None}
+                | values_json(item)
+                for item in self.features
+            ],
             "skipped": self.skipped,
             "losses": to_json_values(self.losses),
         }
@@ -129,7 +136,8 @@ def schema_report(
     """Return the schema of profiles that were asked for features."""
     total, losses, folders = SchemaFold(values=True), list[ShardLoss](), dict[AnyPath, None]()
     for profile in profiles:
-        folders[profile.path.parent] = None
+        if profile.path != Path(STREAM):
+            folders[profile.path.parent] = None
         fold, loss = profile.fold(RecordSchema), shard_loss(profile)
         losses += [] if loss is None else [loss]
         sampled |= profile.cut
@@ -137,6 +145,10 @@ def schema_report(
             total.merge(fold.schema)
     if not total.records:
         raise no_examples(losses)
+    shapes = declared_shapes(folders)
+    for feature in total.features():
+        if not feature.is_list:
+            feature.shape, feature.image_shape = shapes.get(feature.name, DeclaredShape())
     return InferredSchema(
         shards=shards,
         records=total.records,
