@@ -56,6 +56,51 @@ def test_shards_without_images_say_what_they_hold(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_record_becomes_one_file(shard: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Its bytes are those of the record, whatever the name; nothing else is written."""
+    for name, record, data in (("a.jpeg", 1, JPEG), ("b.txt", 2, PNG)):
+        assert run(shard, "--record", str(record), "--out", tmp_path / name) == 0
+        assert (tmp_path / name).read_bytes() == data
+    output = capsys.readouterr()
+    assert "image/jpeg, 10 B" in output.out
+    assert output.err.splitlines() == [
+        f"tfrtool: warning: {tmp_path}/b.txt contains image/png; the usual suffix is .png"
+    ]
+    words = shard, "--record", "2", "--out", tmp_path / "a.jpeg", "--overwrite", "--json"
+    assert run(*words) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "file": str(tmp_path / "a.jpeg"), "shard": str(shard), "record": 2, "feature": "image",
+        "content": "image/png", "bytes": len(PNG),
+    }  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.jpeg", "b.txt", "label.labels.txt", "pets.tfrecord"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--record 9 --out {}/a.jpg", "no record 9"),
+        ("--record 3 --out {}/a.jpg", "no feature 'image'"),
+        ("--record 0 --out {}/label.labels.txt", "already exists; use --overwrite"),
+        ("--record 0", "--record and --out must be used together"),
+        ("--record 0 --out {}/a.jpg --by label", "--by cannot be used with --record"),
+        ("{0}/pets.tfrecord --record 0 --out {0}/a.jpg", "--record requires a single shard"),
+        ("", "missing SHARDS or TARGET"),
+    ],
+)
+def test_one_file_needs_one_record(
+    shard: Path, tmp_path: Path, words: str, message: str, capsys: Capture
+) -> None:
+    """The error says what is wrong, and no file appears."""
+    (tmp_path / "other").mkdir()
+    write_shard(tmp_path / "other" / "b.tfrecord", [photo(JPEG)])
+    first = tmp_path / "other" / "b.tfrecord" if "{0}" in words else shard
+    assert run(first, *words.format(tmp_path).split()) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "a.jpg").exists()
+
+
 DAMAGE = [
     path.name
     for path in sorted(DAMAGED.glob("*.tfrecord*"))

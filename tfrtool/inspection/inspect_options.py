@@ -262,7 +262,9 @@ class ExtractOptions(TypesOption):
     annotations: ExportKind | None = option(
         None, "Also export the annotated objects in this format."
     )
-    overwrite: bool = option(False, "Replace what an earlier extract wrote to TARGET.")
+    overwrite: bool = option(
+        False, "Replace what an earlier extract wrote to TARGET, or the file of --out."
+    )
     on_progress: OnProgress = option(
         no_progress, "called after each record with the number of bytes read.", cli=None
     )

@@ -1,39 +1,66 @@
 """``tfrtool extract``."""
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.output import Outcome, emit
-from tfrtool.cli.parameters import OUTPUT, SHARDS, command, resolve_shards
-from tfrtool.errors import human_bytes, human_count, printable
+from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.parameters import OUTPUT, STREAMED, command, resolve_shards
+from tfrtool.declare import Options, option
+from tfrtool.errors import UsageError, human_bytes, human_count, printable
 from tfrtool.inspection.inspect_options import ExtractOptions
 from tfrtool.page import Bad, Heading, Page, Table, facts, shortened
 
 if TYPE_CHECKING:
     from tfrtool.inspection.extract.extract import ExtractReport
+    from tfrtool.inspection.extract.record_file import RecordFile
 
 _FOLDERS_SHOWN = 12
 _LISTED = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class _RecordFileOptions(Options):
+    record: int | None = option(
+        None,
+        "Extract only the record with this number, from 0, to --out.",
+        metavar="N",
+        least=0,
+    )
+    out: str | None = option(
+        None,
+        "File for the image of --record, in place of TARGET.",
+        metavar="FILE",
+        path="local output",
+    )
+
+
 @command(
     "tfrtool extract shards/pets photos",
+    "tfrtool extract train.tfrecord --record 3 --out three.jpg",
     "tfrtool extract 'data/*.tfrecord*' masks --feature image/mask --flat",
     "tfrtool extract street street-voc --annotations voc",
-    options=ExtractOptions,
+    options=(ExtractOptions, _RecordFileOptions),
 )
-@SHARDS
-@click.argument("directory", type=OUTPUT, metavar="TARGET")
+@click.argument("shards", nargs=-1, type=STREAMED, metavar="SHARDS...")
+@click.argument("directory", type=OUTPUT, metavar="TARGET", required=False)
 def extract_command(
-    shards: tuple[str, ...], directory: str, as_json: bool, **choices: Any
+    shards: tuple[str, ...],
+    directory: str | None,
+    record: int | None,
+    out: str | None,
+    as_json: bool,
+    **choices: Any,
 ) -> Outcome:
     """Extract images from TFRecord files, byte for byte.
 
     SHARDS are files, quoted globs and directories. TARGET must be empty or new; it gets a folder
     per class, with files named as in the records. TARGET.jsonl gets the other features, one line
-    per record.
+    per record. To extract a single image, use --record and --out without TARGET.
 
     Exit code 3 means that a record was damaged or had nothing to extract, or that objects couldn't
     be exported unchanged.
@@ -41,10 +68,45 @@ def extract_command(
     from tfrtool.cli.bars import Bars
     from tfrtool.inspection.extract.extract import extract
 
+    if record is not None or out is not None:
+        sources = (*shards, directory) if directory is not None else ()
+        return _extract_record(sources, record, out, as_json, choices)
+    if directory is None or not shards:
+        raise UsageError("missing SHARDS or TARGET")
     with Bars() as bars:
         report = extract(resolve_shards(shards), directory, **choices, on_progress=bars)
     emit(report.to_json() if as_json else _page(report))
     return Outcome.FINE if report.complete else Outcome.DAMAGE
+
+
+def _extract_record(
+    sources: tuple[str, ...],
+    record: int | None,
+    out: str | None,
+    as_json: bool,
+    choices: Mapping[str, Any],
+) -> Outcome:
+    """Write the image of one record to a file."""
+    from tfrtool.inspection.extract.record_file import extract_record
+    from tfrtool.storage.json_values import to_json_values
+
+    if record is None or out is None:
+        raise UsageError("--record and --out must be used together")
+    file = extract_record(resolve_shards(sources), record, Path(out), ExtractOptions(**choices))
+    emit(to_json_values(file) if as_json else _file_page(file))
+    if file.usual_suffix is not None:
+        warn(f"{printable(out)} contains {file.content}; the usual suffix is {file.usual_suffix}")
+    return Outcome.FINE
+
+
+def _file_page(file: "RecordFile") -> Page:
+    return [
+        Heading(printable(str(file.file))),
+        facts(
+            ("content", f"{file.content}, {human_bytes(file.bytes)}"),
+            ("from", f"feature {printable(file.feature)!r} of record {file.record}"),
+        ),
+    ]
 
 
 def _page(report: "ExtractReport") -> Page:

@@ -308,6 +308,20 @@ def find_feature(example: Example, name: str) -> Feature | None:
     return Feature(dtype=dtypes.pop(), values=tuple(v for step in steps for v in step.values))
 
 
+def stored_values(plan: ExtractPlan, payload: bytes, example: Example) -> Sequence[bytes]:
+    """Return the contents of the files of a record; `ValueError` with the reason if it has none."""
+    feature, name = find_feature(example, plan.feature), printable(plan.feature)
+    if feature is None:
+        raise ValueError(f"no feature {name!r}")
+    if plan.arrays is not None:
+        return plan.arrays.files(payload, example)
+    if feature.dtype not in (DType.STRING, None):
+        raise ValueError(f"feature {name!r} is {_dtype(feature.dtype)}, not string")
+    if not feature.values:
+        raise ValueError(f"feature {name!r} has no value")
+    return [value for value in feature.values if isinstance(value, bytes)]
+
+
 def _items(shards: Sequence[AnyPath]) -> Iterator[tuple[AnyPath, Record | Fault, int]]:
     """Yield records and faults with their shards, and how many bytes are read by then."""
     done = 0
@@ -350,34 +364,23 @@ class _Extraction:
         except ValueError:
             self._faults.add(LocatedFault(path=shard, fault=unparseable(item)))
             return
-        feature, name = find_feature(example, self._plan.feature), printable(self._plan.feature)
         line: dict[str, Any] = {"file": None, "shard": printable(str(shard)), "record": item.index}
-        taken_out, reason, values = None, None, list[bytes]()
-        if feature is None:
-            reason = f"no feature {name!r}"
-        elif self._plan.arrays is not None:
-            try:
-                values = self._plan.arrays.files(item.payload, example)
-                taken_out = self._plan.feature
-            except ValueError as error:
-                reason = printable(str(error))
-        elif feature.dtype not in (DType.STRING, None):
-            reason = f"feature {name!r} is {feature.dtype.value}, not string"
-        elif not feature.values:
-            reason = f"feature {name!r} has no value"
-        elif self._objects is not None and len(feature.values) > 1:
-            reason = f"feature {name!r} has several images, but the objects belong to one"
-        else:
-            taken_out = self._plan.feature
-            values = [value for value in feature.values if isinstance(value, bytes)]
-        if taken_out is not None:
-            files = self._take_out(item.index, example, values)
-            line["file"] = files[0] if len(files) == 1 else files
-        if reason is not None:
+        taken_out = None
+        try:
+            values = stored_values(self._plan, item.payload, example)
+            if self._objects is not None and len(values) > 1:
+                what = "has several images, but the objects belong to one"
+                raise ValueError(f"feature {self._plan.feature!r} {what}")
+        except ValueError as error:
+            reason = printable(str(error))
             self._skipped.add(SkippedRecord(shard=shard, record=item.index, reason=reason))
             if self._objects is not None:
                 self._objects.leave_out(shard, item.index, example.features, reason)
             line["skipped"] = reason
+        else:
+            taken_out = self._plan.feature
+            files = self._take_out(item.index, example, values)
+            line["file"] = files[0] if len(files) == 1 else files
         line["features"] = _features_json(example, without=taken_out)
         self._files.add_line(json.dumps(line, allow_nan=False))
 
