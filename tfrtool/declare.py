@@ -53,6 +53,7 @@ class OptionSpec:
     path: PathKind | None
     parse: Callable[[Any], Any] | None
     on_resume: OnResume
+    former: str
     common: bool
 
 
@@ -71,6 +72,7 @@ def option(
     path: PathKind | None = None,
     parse: Callable[[Any], Any] | None = None,
     on_resume: OnResume = "same",
+    former: str = "",
     common: bool = False,
 ) -> Any:
     """Declare an option: a field of a dataclass derived from `Options`.
@@ -83,8 +85,9 @@ def option(
         help: what it does, in the words of the command line. It may end in ``[default: ...]``.
         metavar: the value in the help, such as N or DIR; without one, a flag or choices.
         group: the heading in the command's help.
-        cli: other names, such as ``--label-feature|--label`` or ``--orient/--no-orient``. None:
-            an option that only Python has.
+        cli: other names, such as ``--label-feature|--label`` or ``--orient/--no-orient``; or an
+            option and a key of its value, such as ``--loader cycle``, for an option that is parsed
+            into several (`PipelineOptions`). None: an option that only Python has.
         least: smallest number allowed.
         most: largest number allowed.
         above: number that has to be exceeded, instead of ``least``.
@@ -93,6 +96,7 @@ def option(
         path: for paths, which ones the command takes.
         parse: makes the Python value of the text, or tuple of texts, that the command got.
         on_resume: for options of runs that can be resumed.
+        former: its former name, such as ``columns``, for the error that says how it is typed now.
         common: whether ``--help`` shows it if a command has many options. ``--help-all`` shows all.
     """
     spec = OptionSpec(
@@ -108,6 +112,7 @@ def option(
         path=path,
         parse=parse,
         on_resume=on_resume,
+        former=former,
         common=common,
     )
     return field(default=MISSING if default is ... else default, metadata={_KEY: spec})
@@ -214,7 +219,9 @@ class _Decorator(Protocol[P, O_co]):
     def __call__(self, verb: Callable[[A, B, O_co], R], /) -> Callable[Concatenate[A, B, P], R]: ...
 
 
-def takes(options: Callable[P, O_co]) -> _Decorator[P, O_co]:
+def takes(
+    options: Callable[P, O_co], make: Callable[..., Any] | None = None
+) -> _Decorator[P, O_co]:
     """Let a verb take the fields of its options, which it has as its last argument, as keywords.
 
         @takes(CatOptions)
@@ -223,7 +230,8 @@ def takes(options: Callable[P, O_co]) -> _Decorator[P, O_co]:
         cat("train.tfrecord", limit=3)
 
     Its signature and docstring list them. A verb without other arguments takes the fields that
-    are not keywords only by their position.
+    are not keywords only by their position. ``make`` makes the options of what was passed, if it
+    matters which keywords were.
     """
 
     def decorate(verb: Any) -> Any:
@@ -240,7 +248,7 @@ def takes(options: Callable[P, O_co]) -> _Decorator[P, O_co]:
                     text = f"{verb.__name__}() has no option {word!r}"
                     raise TypeError(f"{text}; {hint}" if hint else text)
             named = {name: words.pop(name) for name in names if name in words}
-            built = options(*arguments[len(leading) :], **words)
+            built = (make or options)(*arguments[len(leading) :], **words)
             return verb(*arguments[: len(leading)], **named, **{last.name: built})
 
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]

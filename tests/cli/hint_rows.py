@@ -149,6 +149,9 @@ write yolo DATASET | 1
 write astray new --annotations yolo:astray | 1
   ? use --root for labels in another folder
   > tfrtool write astray new --annotations yolo:astray --root strayed
+write pets.csv new --columns all | 2
+  ? use --all-columns
+  > tfrtool write pets.csv new --all-columns
 write boxes.csv new | 1
   ? run tfrtool write IMAGES DATASET --annotations csv:boxes.csv to write the boxes
   > cp -r photos IMAGES

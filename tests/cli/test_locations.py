@@ -65,15 +65,7 @@ TEXTS |= {
     "--labels",
     "--multi-label",
 }
-TEXTS |= {"--delimiter", "--sample", "--decode-function", "--cycle-length", "--block-length"}
-TEXTS |= {
-    "--batched-parse",
-    "--parallel-calls",
-    "--shuffle-buffer",
-    "--prefetch",
-    "--export",
-    "--image-size",
-}
+TEXTS |= {"--delimiter", "--sample", "--decode-function", "--loader", "--export", "--image-size"}
 """Options that are neither paths nor of a type that says what they are."""
 
 

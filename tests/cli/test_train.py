@@ -30,7 +30,7 @@ def test_a_run_is_recorded_and_resumed(
     monkeypatch.chdir(Path(pets).parent)
     out = tmp_path / "run"
     run = ["train", Path(pets).name, *FAST, "--seed", "3", "--augment", "flip", "--out", str(out)]
-    run += ["--tensorboard", str(out / "logs")]
+    run += ["--tensorboard", str(out / "logs"), "--loader", "prefetch=3,block=1"]
     assert main([*run, "--resume"]) == 0
     output = capfd.readouterr()
     assert "classes  2 (cat, dog)" in output.out
@@ -45,7 +45,7 @@ def test_a_run_is_recorded_and_resumed(
     assert record["host"].keys() == {"name", "system", "cores", "gpus"}
     assert record["versions"].keys() == {"tfrtool", "tensorflow", "keras", "python"}
     options = record["options"]
-    assert (options["seed"], options["augment"]) == (3, "flip")
+    assert (options["seed"], options["augment"], options["prefetch"]) == (3, "flip", 3)
     assert main(run) == 2
     assert main([*run, "--resume"]) == 0
     assert "use a higher --epochs" in capfd.readouterr().out
@@ -56,7 +56,9 @@ def test_a_run_is_recorded_and_resumed(
     resume = ["train", pets, "--resume", "--out", "run"]
     assert main([*resume, "--seed", "4"]) == 2
     assert "expected --seed 3, found --seed 4" in capfd.readouterr().err
-    assert main([*resume, "--epochs", "4", "--json"]) == 0
+    assert main([*resume, "--loader", "block=2"]) == 2
+    assert "expected --loader block 1, found --loader block 2" in capfd.readouterr().err
+    assert main([*resume, "--epochs", "4", "--loader", "prefetch=auto", "--json"]) == 0
     first, second, last = map(json.loads, capfd.readouterr().out.splitlines())
     keys = "epoch seconds images_per_second loss accuracy val_loss val_accuracy input_wait_fraction"
     for number, epoch in enumerate((first, second), 3):
@@ -65,7 +67,8 @@ def test_a_run_is_recorded_and_resumed(
     assert last.keys() >= {"model", "cache", "recipe", "seconds", "epochs"}
     assert (last["model"], last["recipe"]) == ("cnn", "tfrtool")
     assert (last["epochs"], last["epochs_before"]) == (4, 2)
-    assert json.loads((out / "run.json").read_text())["options"] == {**options, "epochs": 4}
+    changed = {**options, "epochs": 4, "prefetch": None}  # an option of the call replaces it
+    assert json.loads((out / "run.json").read_text())["options"] == changed
     history = json.loads((out / "history.json").read_text())
     assert [epoch["epoch"] for epoch in history["epochs"]] == [1, 2, 3, 4]
     assert main(["train"]) == 2
@@ -205,15 +208,15 @@ def test_code_that_exits_is_an_error(
         ["--validation", "train"],
         ["--model", "resnet"],
         ["--recipe", "naive", "--cache", "memory"],
-        ["--recipe", "naive", "--cycle-length", "2"],
+        ["--recipe", "naive", "--loader", "cycle=2"],
         ["--recipe", "naive", "--compare"],
         ["--compare-rounds", "2"],
         ["--compare", "--compare-rounds", "0"],
         ["--augment", "sepia"],
         ["--augment", "flip", "--recipe", "notebook"],
-        ["--prefetch", "many"],
-        ["--prefetch", "9" * 5000],
-        ["--shuffle-buffer", "0"],
+        ["--loader", "prefetch=many"],
+        ["--loader", "prefetch=" + "9" * 5000],
+        ["--loader", "shuffle=0"],
         ["--precision", "bfloat16"],
         ["--trainable", "nope"],
         ["--resume"],
@@ -233,8 +236,7 @@ def test_usage_errors(arguments: list[str], pets: str, capfd: pytest.CaptureFixt
 def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Options that go together are taken together, and the plan tells what they came to."""
     words = [*FAST, "--augment", "flip,cutout=6", "--rescale", "dataset"]
-    words += ["--cycle-length", "2", "--block-length", "2", "--parallel-calls", "1"]
-    words += ["--shuffle-buffer", "8", "--prefetch", "auto", "--no-deterministic"]
+    words += ["--loader", "cycle=2,block=2,calls=1,shuffle=8,prefetch=auto", "--no-deterministic"]
     words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
     words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-error", "skip"]
     words += ["--precision", "mixed_bfloat16"]

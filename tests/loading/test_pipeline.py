@@ -128,7 +128,7 @@ def test_records_parsed_at_once(numbered: Dataset, tf: Any) -> None:
             for values, others in zip(one, other, strict=True):
                 np.testing.assert_array_equal(values, others)
     own = replace(numbered, decode=lambda _: (tf.zeros([8, 8, 3], tf.uint8), 0))
-    with pytest.raises(UsageError, match="--batched-parse cannot be used"):
+    with pytest.raises(UsageError, match="--loader parse cannot be used"):
         load(own, batched_parse=7)
 
 
@@ -415,20 +415,20 @@ def _by_label(batches: Any) -> list[tuple[int, Any]]:
     ("options", "problem"),
     [
         ({"image_size": 0}, "invalid image_size 0: .* from 1 to"),
-        ({"batch_size": 0}, "batch_size must be"),
+        ({"batch_size": 0}, "--batch-size must be"),
         ({"epochs": 0}, "epochs must be"),
         ({"first_epoch": -1}, "first_epoch"),
         ({"seed": -1}, "seed must be"),
-        ({"cycle_length": 0}, "cycle_length must be"),
-        ({"parallel_calls": 5000}, "parallel_calls must be from 1 to 1024"),
-        ({"batched_parse": 2000}, "batched_parse must be from 1 to 1024"),
-        ({"shuffle_buffer": 0}, "shuffle_buffer must be"),
-        ({"prefetch": -1}, "prefetch must be"),
+        ({"cycle_length": 0}, "--loader cycle must be"),
+        ({"parallel_calls": 5000}, "--loader calls must be from 1 to 1024"),
+        ({"batched_parse": 2000}, "--loader parse must be from 1 to 1024"),
+        ({"shuffle_buffer": 0}, "--loader shuffle must be"),
+        ({"prefetch": -1}, "--loader prefetch must be"),
         ({"cache": "features"}, "training only"),
         ({"cache": "nowhere"}, "one of features, memory, disk, none"),
         ({"recipe": "ours"}, "one of tfrtool, notebook, naive"),
-        ({"recipe": "naive", "cycle_length": 2}, "--cycle-length cannot be used with --recipe"),
-        ({"recipe": "notebook", "prefetch": 2}, "--prefetch cannot be used with --recipe"),
+        ({"recipe": "naive", "cycle_length": 2}, "--loader cycle cannot be used with --recipe"),
+        ({"recipe": "notebook", "prefetch": 0}, "--loader prefetch cannot be used with --recipe"),
         ({"recipe": "naive", "first_step": 1}, "first_step cannot be used with --recipe"),
         ({"first_step": 7}, "first_step must be from 0 to 6"),
     ],

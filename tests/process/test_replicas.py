@@ -32,13 +32,13 @@ RUNS: dict[str, dict[str, Any]] = {
         "model": f"{SOURCE}:small_model",
         "decode_function": f"{SOURCE}:decode",
         "augment": "flip,brightness=0.3",
-        "class_weights": "balanced",
+        "balance_classes": True,
         "validation": 0.24,
     },
     "class vectors": {
         "model": f"{SOURCE}:small_model",
         "augment": "mixup=0.4",
-        "class_weights": "balanced",
+        "balance_classes": True,
         "label_smoothing": 0.2,
     },
     "several classes": {

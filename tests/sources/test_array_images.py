@@ -180,8 +180,8 @@ def test_headers_that_lie_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SourceError, match="truncated or damaged"):
         open_tree(path)
     path.write_bytes(data[:1000])
-    for columns in ((), ("all",)):
-        options = SourceOptions(columns=columns)
+    for all_columns in (False, True):
+        options = SourceOptions(all_columns=all_columns)
         with pytest.raises(SourceError, match="truncated or damaged"):
             open_source(str(path), LabelFrom.FOLDER, tmp_path, options=options)
     monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1000)

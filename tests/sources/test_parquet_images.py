@@ -117,7 +117,7 @@ def test_columns_of_boxes_are_told_once(tmp_path: Path) -> None:
     columns = {"image": [*IMAGES], "label": ["a"] * len(IMAGES), "objects": objects}
     pq.write_table(pa.table(columns), path)
     source = open_source(
-        str(path), LabelFrom.FOLDER, tmp_path, options=SourceOptions(columns=("all",))
+        str(path), LabelFrom.FOLDER, tmp_path, options=SourceOptions(all_columns=True)
     )
     assert source.notices == (
         "columns not written: 'objects'",

@@ -246,7 +246,7 @@ def test_values_that_are_no_columns(tmp_path: Path) -> None:
     """Only numbers and texts can be columns, however often an object is shared."""
     shared = [["x"] * 1000] * 1000
     _write(tmp_path / "data_batch_1", _batch(_images(2), [0, 1], nested=[shared, shared]))
-    assert len(_open(tmp_path / "data_batch_1", columns=("all",)).items) == 2
+    assert len(_open(tmp_path / "data_batch_1", all_columns=True).items) == 2
     many: Any = {str(number): [1, 2] for number in range(100)}
     _write(tmp_path / "data_batch_1", _batch(_images(2), [0, 1], **many))
     with pytest.raises(SourceError, match="102 keys"):

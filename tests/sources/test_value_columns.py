@@ -30,8 +30,8 @@ def folder(tmp_path: Path) -> Path:
     return make_images(tmp_path)
 
 
-def _open(path: Path, *columns: str) -> Source:
-    options = SourceOptions(columns=columns)
+def _open(path: Path, *columns: str, all_columns: bool = False) -> Source:
+    options = SourceOptions(columns=columns, all_columns=all_columns)
     return open_source(str(path), LabelFrom.FOLDER, path.parent, options=options)
 
 
@@ -124,7 +124,7 @@ def test_parquet_of_any_type(folder: Path) -> None:
         "matrix": [[[1]], [[2]], [[3]]],
     }
     pyarrow.parquet.write_table(pa.table(columns), folder / "t.parquet")
-    source = _open(folder / "t.parquet", "all")
+    source = _open(folder / "t.parquet", all_columns=True)
     kinds = {name: (dtype.value, is_list) for name, dtype, is_list in source.features.columns}
     assert kinds == {
         "wide": ("string", False),
@@ -185,7 +185,7 @@ def test_names_that_can_not_be_features(folder: Path) -> None:
     (folder / "t.csv").write_text(text)
     with pytest.raises(UsageError, match="column 'image'"):
         _open(folder / "t.csv", "image")
-    source = _open(folder / "t.csv", "all")
+    source = _open(folder / "t.csv", all_columns=True)
     assert [kind.name for kind in source.features.columns] == ["x"]
     assert source.notices == ("columns not written: 'image'",)
     with pytest.raises(UsageError, match=r"no column 'xx'.*'x'"):
@@ -199,6 +199,23 @@ def test_names_that_can_not_be_features(folder: Path) -> None:
         _open(folder / "t.csv", "x")
     with pytest.raises(UsageError, match="--column requires a table"):
         _open(folder, "x")
+    with pytest.raises(UsageError, match="--all-columns requires a table"):
+        _open(folder, all_columns=True)
+
+
+def test_all_columns_with_types_for_some(folder: Path) -> None:
+    """A named column has its type, and must fit; another one that doesn't fit is left out."""
+    text = "path,x,n,image\na.jpg,1,2,p\nb.jpg,3,4,q\n"
+    (folder / "t.csv").write_text(text)
+    source = _open(folder / "t.csv", "x:float32", all_columns=True)
+    kinds = {kind.name: kind.dtype.value for kind in source.features.columns}
+    assert kinds == {"x": "float32", "n": "int64"}
+    assert source.notices == ("columns not written: 'image'",)
+    with pytest.raises(UsageError, match="column 'image'"):
+        _open(folder / "t.csv", "image", all_columns=True)
+    (folder / "t.csv").write_text(text.replace("1", "one"))
+    source = _open(folder / "t.csv", "x:float32", all_columns=True)
+    assert reasons(source) == ["row 2: column 'x' holds 'one', which is not a valid float32"]
 
 
 def test_columns_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +224,7 @@ def test_columns_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     rows = [{"path": key, f"{key}{n}": 1} for n in range(2) for key in KEYS]
     (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(SourceError, match="more than 3 columns"):
-        _open(folder / "t.jsonl", "all")
+        _open(folder / "t.jsonl", all_columns=True)
     assert len(_open(folder / "t.jsonl", "a.jpg0").features.columns) == 1
 
 
@@ -218,14 +235,14 @@ def test_wide_tables_are_refused_at_their_header(folder: Path) -> None:
     (folder / "t.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     cells = {"path": ["a.jpg"], "label": ["cat"]} | {name: [1] for name in names}
     pyarrow.parquet.write_table(pa.table(cells), folder / "t.parquet")
-    for name, columns in (
-        ("t.csv", ()),
-        ("t.csv", ("all",)),
-        ("t.csv", ("c7",)),
-        ("t.parquet", ()),
+    for name, columns, all_columns in (
+        ("t.csv", (), False),
+        ("t.csv", (), True),
+        ("t.csv", ("c7",), False),
+        ("t.parquet", (), False),
     ):
         with pytest.raises(SourceError, match="too many columns: expected at most 10,000"):
-            _open(folder / name, *columns)
+            _open(folder / name, *columns, all_columns=all_columns)
 
 
 def test_columns_between_bars(folder: Path) -> None:

@@ -114,7 +114,7 @@ def test_other_members_become_columns(tmp_path: Path) -> None:
     one, two, three, four = (item.group for item in source.items)
     assert one == two != three == four
     assert source.labels == ("0", "1")
-    assert [column.name for column in opened(columns=("all",)).features.columns] == [
+    assert [column.name for column in opened(all_columns=True).features.columns] == [
         *("score", "who", "tags", "text"),
     ]
     with pytest.raises(UsageError, match="no column 'scores'"):

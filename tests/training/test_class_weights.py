@@ -41,7 +41,7 @@ def test_weights_are_those_of_scikit_learn(uneven: Path) -> None:
     """Over all images, and over those that are left where some are held out."""
     from sklearn.utils.class_weight import compute_class_weight
 
-    options = small_options(uneven, class_weights="balanced", epochs=1)
+    options = small_options(uneven, balance_classes=True, epochs=1)
     expected = compute_class_weight("balanced", classes=np.arange(3), y=LABELS)
     weights = dict(zip("012", expected, strict=True))
     plan = planned(**options)
@@ -63,7 +63,7 @@ def test_validation_is_not_weighted(uneven: Path) -> None:
     """The same weights, which do not move, have the same val_loss with and without."""
     options = small_options(uneven, validation=0.5, epochs=1, learning_rate=1e-12)
     first, second = (
-        tfrtool.train(**options, class_weights=word).epochs[0] for word in (None, "balanced")
+        tfrtool.train(**options, balance_classes=balance).epochs[0] for balance in (False, True)
     )
     assert first.val_loss == pytest.approx(second.val_loss, rel=1e-5)
     assert first.loss != pytest.approx(second.loss, rel=1e-3)
@@ -95,7 +95,7 @@ def test_a_class_without_an_image(few: Path, tmp_path: Path) -> None:
     told = json.loads(features.read_text())
     told["featuresDict"]["features"]["label"]["classLabel"]["numClasses"] = "3"
     features.write_text(json.dumps(told))
-    found = _warnings(directory, class_weights="balanced")
+    found = _warnings(directory, balance_classes=True)
     assert found == ("no training images of elk",)
 
 
@@ -120,5 +120,5 @@ def test_several_classes_an_image_have_no_weights(tmp_path: Path) -> None:
         )
         for number in range(6)
     ]
-    with pytest.raises(UsageError, match="--class-weights"):
-        _warnings(write_foreign(tmp_path, [records]), class_weights="balanced")
+    with pytest.raises(UsageError, match="--balance-classes"):
+        _warnings(write_foreign(tmp_path, [records]), balance_classes=True)

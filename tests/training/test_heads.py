@@ -129,7 +129,7 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
     """Training images are mixed, the loss takes their shares; validation images stay."""
     import keras
 
-    changes: dict[str, Any] = {"augment": "flip,mixup=0.4,cutmix=1", "class_weights": "balanced"}
+    changes: dict[str, Any] = {"augment": "flip,mixup=0.4,cutmix=1", "balance_classes": True}
     changes |= {"show_augment": tmp_path / "some.png", "out": tmp_path / "run"}
     report = tfrtool.train(**small_options(few, epochs=1, **changes))
     assert report.plan.cache == "none"

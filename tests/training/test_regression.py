@@ -104,7 +104,7 @@ def test_regression(prices: Path, tmp_path: Path, capfd: Any) -> None:
         ({"label_feature": ","}, "--label-feature , has an empty name"),
         ({"label_feature": "price,image", "task": None}, "or float32 for --task regression"),
         ({"head": "sigmoid"}, "--head cannot be used with --task regression"),
-        ({"class_weights": "balanced"}, "--class-weights cannot be used with --task regression"),
+        ({"balance_classes": True}, "--balance-classes cannot be used with --task regression"),
         ({"label_smoothing": 0.1}, "--label-smoothing cannot be used with --task regression"),
         ({"augment": "mixup=1"}, "mixup and cutmix require one class per image"),
         ({"task": None}, "feature 'price' can't be the label"),

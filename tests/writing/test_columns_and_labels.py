@@ -55,7 +55,7 @@ def _read(folder: Path) -> tuple[Any, list[dict[str, Any]]]:
 
 def test_columns_are_features_of_tfds(photos: Path, tmp_path: Path) -> None:
     """Each value comes out of TFDS as it was, of its type, with lists of any length."""
-    _write(photos, tmp_path, ROWS, columns=["all"])
+    _write(photos, tmp_path, ROWS, all_columns=True)
     info, records = _read(tmp_path / "d")
     kinds = {name: repr(info.features[name]) for name in ("text", "tags", "score", "count")}
     assert kinds == {

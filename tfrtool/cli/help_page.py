@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from tfrtool.errors import UsageError
+
 GENERAL = "General"
 """The group of the options that every command has."""
 
@@ -121,6 +123,24 @@ help_all_option = click.option(
 
 class GroupedCommand(_WithExamples):
     """A command whose help lists its options in groups, each under a heading."""
+
+    def __init__(self, *arguments: Any, renamed: Mapping[str, str], **settings: Any) -> None:
+        """Take the names of options by those in Python and former ones, and what click takes."""
+        super().__init__(*arguments, **settings)
+        self._renamed = renamed
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; the error for another name of an option has the right one."""
+        text = " ".join(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            flag = self._renamed.get(error.option_name)
+            if flag is None:
+                raise
+            value = re.search(rf"{error.option_name}[ =](\w+)", text)
+            flag += f"={value[1] if value else 'N'}" if " " in flag else ""
+            raise UsageError(f"no option {error.option_name}", hint=f"use {flag}") from error
 
     def left_out(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options that only ``--help-all`` shows."""

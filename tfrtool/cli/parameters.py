@@ -172,8 +172,17 @@ def command(
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
         name = function.__name__.removesuffix("_command").removeprefix("inspect_")
         kinds = options if isinstance(options, tuple) else (options,)
-        return click.command(name, GroupedCommand, examples=examples)(
-            _with_options(function, kinds)
+        found = [
+            (field, spec)
+            for kind in kinds
+            for field, spec in declared(kind)
+            if spec.cli is not None
+        ]
+        flags = [(field, spec, option_flag(field, spec)) for field, spec in found]
+        renamed = {f"--{field.name.replace('_', '-')}": flag for field, _, flag in flags}
+        renamed |= {f"--{spec.former}": flag for _, spec, flag in flags if spec.former}
+        return click.command(name, GroupedCommand, examples=examples, renamed=renamed)(
+            _with_options(function, found)
         )
 
     return make
@@ -189,10 +198,12 @@ _PATHS = {
 }
 
 
-def _with_options(function: _Function, kinds: Sequence[type[Options]]) -> _Function:
+def _with_options(
+    function: _Function, options: Sequence[tuple[Field[Any], OptionSpec]]
+) -> _Function:
     """Add the options that dataclasses declare; flags that stand for a value become that value."""
-    found = [pair for kind in kinds for pair in declared(kind) if pair[1].cli is not None]
-    found.sort(key=lambda pair: _GROUPS.index(pair[1].group))
+    found = [(field, spec) for field, spec in options if " " not in (spec.cli or "")]
+    found.sort(key=lambda pair: (_GROUPS.index(pair[1].group), not pair[1].common))
     choosing = [(field.name, spec.flags) for field, spec in found if spec.flags]
 
     @wraps(function)

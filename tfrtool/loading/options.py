@@ -1,16 +1,16 @@
 """Options of datasets and their loading, each declared once."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal
 
-from tfrtool.declare import Options, option
+from tfrtool.declare import Options, declared, option, option_flag
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import LARGEST_SIDE
-from tfrtool.loading.augment import Augment, as_augment
-from tfrtool.storage.arguments import option_name, parse_path_fields
+from tfrtool.loading.augment import Augment, as_augment, augment_help, parse_augment
+from tfrtool.storage.arguments import parse_path_fields
 from tfrtool.storage.progress import OnProgress, no_progress
 
 PathLike = str | os.PathLike[str]
@@ -79,6 +79,128 @@ _execution = partial(option, group="Execution")
 _load = partial(option, cli=None)
 
 
+def _loader(key: str, text: str, *, least: int = 1, most: int = _HIGHEST, **more: Any) -> Any:
+    """Declare a number of tfrtool's own pipeline, a key of ``--loader``; None for its default."""
+    return _input(None, text, cli=f"--loader {key}", least=least, most=most, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(Options):
+    """How many images are loaded at once."""
+
+    batch_size: int = _input(
+        32, "Number of images per batch.", metavar="N", least=1, most=_HIGHEST, common=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineOptions(BatchOptions):
+    """How records become batches, for `tfrtool.Dataset.load` and for runs of training."""
+
+    channels: Channels = option(3, "Channels of the images: 3 for RGB, 1 for gray.", group="Model")
+    seed: int = option(
+        0,
+        "Random seed for image order and augmentation, and in training for initial weights.",
+        metavar="N",
+        group="Optimization",
+        least=0,
+        most=2**32 - 1,
+    )
+    recipe: Recipe = _input(
+        "tfrtool",
+        "tfrtool's own pipeline, or for comparison the common tf.data pipeline of notebooks or a "
+        "naive sequential one.",
+        on_resume="free",
+    )
+    cache_directory: PathLike | None = _input(
+        None,
+        "Directory of the disk cache.  [default: in the user cache directory]",
+        metavar="DIR",
+        cli="--cache-dir",
+        path="local output",
+        on_resume="free",
+    )
+    decode: Decoding = _input(
+        "exact",
+        "fast decodes large JPEGs at 1/2, 1/4 or 1/8 of their size, but not below the image size.",
+    )
+    augment: Augment | str | None = _input(
+        None, augment_help(), metavar="LIST", parse=parse_augment, common=True
+    )
+    cycle_length: int | None = _loader(
+        "cycle",
+        "Shards to read in parallel.  [default: 4, or 16 while training fills a cache in memory]",
+    )
+    block_length: int | None = _loader(
+        "block", "Consecutive records to take from a shard.  [default: 1]"
+    )
+    parallel_calls: int | None = _loader(
+        "calls", "Images to decode ahead.  [default: 8 per core]", most=1024, on_resume="free"
+    )
+    batched_parse: int | None = _loader(
+        "parse", "Records to parse at once.  [default: 1]", most=1024, on_resume="free"
+    )
+    shuffle_buffer: int | None = _loader(
+        "shuffle",
+        "Images in the shuffle buffer.  [default: all images cached in memory, 128 MiB of those "
+        "cached on disk, otherwise 1024 or 32 MiB of records]",
+    )
+    prefetch: int | None = _loader(
+        "prefetch", "Batches to prefetch.  [default: 2]", least=0, on_resume="free"
+    )
+    deterministic: bool = _input(
+        True,
+        "Use the image order given by the seed, or take images as soon as they are ready.",
+        cli="--deterministic/--no-deterministic",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "augment", as_augment(self.augment))
+        parse_path_fields(self, "cache_directory")
+
+
+LOADER_KEYS = {
+    spec.cli.removeprefix("--loader "): one.name
+    for one, spec in declared(PipelineOptions)
+    if spec.cli and spec.cli.startswith("--loader ")
+}
+"""The options that ``--loader`` sets, by their keys."""
+
+
+def parse_loader(text: str) -> dict[str, int | None]:
+    """Parse ``cycle=8,prefetch=auto``: return the options and their values, None for auto."""
+    values = dict[str, int | None]()
+    for part in text.split(","):
+        key, _, number = (word.strip() for word in part.partition("="))
+        if key not in LOADER_KEYS:
+            expected = f"KEY=N, where KEY is one of {', '.join(LOADER_KEYS)}"
+            raise UsageError(f"invalid --loader {part.strip()[:100]!r}", expected=expected)
+        if LOADER_KEYS[key] in values:
+            raise UsageError(f"--loader has {key} twice")
+        if number != "auto" and not (number.isascii() and number.isdigit() and len(number) < 10):
+            shown = repr(number[:100])
+            raise UsageError(f"invalid --loader {key} {shown}", expected="a whole number or auto")
+        values[LOADER_KEYS[key]] = None if number == "auto" else int(number)
+    return values
+
+
+def _loader_help() -> str:
+    """Return the help of ``--loader``."""
+    texts = {one.name: spec.help.partition("  [")[0] for one, spec in declared(PipelineOptions)}
+    keys = [f"{key}: {texts[name].lower()}" for key, name in LOADER_KEYS.items()]
+    return f"Numbers of tfrtool's own pipeline, such as cycle=8,prefetch=auto. {' '.join(keys)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderOption(Options):
+    """What the command line has for the options in `LOADER_KEYS`."""
+
+    loader: Mapping[str, int | None] | None = _input(
+        None, _loader_help(), metavar="KEY=N[,KEY=N...]", parse=parse_loader
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions(Options):
     """Where the images and labels of a dataset are."""
@@ -128,7 +250,7 @@ class OpenOptions(FeatureOptions):
 
 
 @dataclass(frozen=True)
-class LoadOptions(Options):
+class LoadOptions(PipelineOptions):
     """How records become batches of images and labels."""
 
     split: str = _load("train", "name of the split.")
@@ -136,16 +258,10 @@ class LoadOptions(Options):
     image_size: ImageSize = _load(
         ..., "size to which images are resized, in pixels: N for N x N, or (width, height)."
     )
-    channels: Channels = _load(3, "3 for RGB, or 1 for gray images.")
     rescale: Rescale | tuple[float, float] | None = _load(
         (1 / 255, 0.0),
         "(scale, offset) applied to the pixel values 0 to 255: ``value * scale + offset``. None "
         "returns them unchanged, as uint8.",
-    )
-    augment: Augment | str | None = _load(
-        None,
-        "random changes to images, such as ``flip,rotate=40``, with the syntax of ``tfrtool "
-        'train``. They differ for each image and epoch. Not available for the recipe "notebook".',
     )
     holdout: float | None = _load(
         None,
@@ -157,30 +273,16 @@ class LoadOptions(Options):
         False,
         "whether labels are one-hot vectors, float32 [batch, classes], instead of class numbers.",
     )
-    batch_size: int = _load(
-        32,
-        "images per batch. The last batch of an epoch may have fewer.",
-        least=1,
-        most=_HIGHEST,
-    )
     cache: Cache = _load(
         "none",
         'where to keep decoded images. "features" is for training only. The recipe "notebook" '
         'always caches float32 in memory, "naive" never caches.',
-    )
-    cache_directory: PathLike | None = _load(
-        None, "directory of the cache on disk. None uses the user's cache directory."
-    )
-    recipe: Recipe = _load(
-        "tfrtool",
-        'which pipeline to build. "notebook" and "naive" are published pipelines, for comparison.',
     )
     training: bool = _load(
         True,
         "whether the order changes from epoch to epoch. Otherwise the order is fixed and images "
         "are not augmented.",
     )
-    seed: int = _load(0, "random seed for the order and for augmentation.", least=0, most=2**32 - 1)
     epochs: int = _load(
         1,
         "number of epochs per iterator. A batch never spans two epochs.",
@@ -201,45 +303,6 @@ class LoadOptions(Options):
         least=0,
         most=_HIGHEST,
     )
-    decode: Decoding = _load(
-        "exact",
-        '"fast" decodes a JPEG at a half, a quarter or an eighth of its size if the result is '
-        "still at least ``image_size`` wide and high.",
-    )
-    deterministic: bool = _load(
-        True,
-        "whether the same seed gives the same order. Otherwise images are returned as soon as "
-        "they are ready.",
-    )
-    cycle_length: int | None = _load(
-        None,
-        "number of shards read at a time. None reads 4, and 16 while a cache in memory is filled "
-        "for training.",
-        least=1,
-        most=_HIGHEST,
-    )
-    block_length: int | None = _load(
-        None,
-        "number of consecutive records taken from a shard. None takes 1.",
-        least=1,
-        most=_HIGHEST,
-    )
-    parallel_calls: int | None = _load(
-        None, "number of images decoded in parallel. None decodes 8 per core.", least=1, most=1024
-    )
-    batched_parse: int | None = _load(
-        None, "number of records parsed at once. None parses each by itself.", least=1, most=1024
-    )
-    shuffle_buffer: int | None = _load(
-        None,
-        "number of images in the shuffle buffer. None holds all images cached in memory, 128 MiB "
-        "of those cached on disk, and otherwise 1024 or 32 MiB of records.",
-        least=1,
-        most=_HIGHEST,
-    )
-    prefetch: int | None = _load(
-        None, "number of batches prepared in advance. None prepares 2.", least=0, most=_HIGHEST
-    )
     context: Any = _load(
         None,
         "the ``tf.distribute.InputContext`` passed by ``distribute_datasets_from_function``. The "
@@ -251,9 +314,7 @@ class LoadOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "augment", as_augment(self.augment))
         object.__setattr__(self, "image_size", as_image_size(self.image_size))
-        parse_path_fields(self, "cache_directory")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"holdout must be between 0 and 1, got {self.holdout}")
         if self.cache == "features":
@@ -267,11 +328,13 @@ class LoadOptions(Options):
         if self.recipe == "tfrtool":
             return
         # The published pipelines are compared, and not changed.
-        refused = ["first_step", "decode", *KNOBS]
-        refused += ["augment"] if self.recipe == "notebook" else []
-        for name in refused:
-            if getattr(self, name) not in (None, 0, "exact"):
-                raise UsageError(f"{option_name(name)} cannot be used with --recipe {self.recipe}")
+        refused = {"first_step", "decode", *LOADER_KEYS.values()}
+        refused |= {"augment"} if self.recipe == "notebook" else set()
+        for option_field, spec in declared(self):
+            name = option_field.name
+            if name in refused and getattr(self, name) != option_field.default:
+                flag = option_flag(option_field, spec)
+                raise UsageError(f"{flag} cannot be used with --recipe {self.recipe}")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -296,20 +359,12 @@ class LoadOptions(Options):
         return int(records * (self.holdout or 0))
 
 
-KNOBS = (
-    *("cycle_length", "block_length", "parallel_calls"),
-    *("batched_parse", "shuffle_buffer", "prefetch"),
-)
-"""Numbers of tfrtool's own pipeline."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(FeatureOptions):
+class BenchOptions(FeatureOptions, BatchOptions):
     """What to load, and how often."""
 
     split: str = _dataset("train", "Split to load.", metavar="NAME")
     image_size: int = _input(224, "Resize images to N x N pixels.", metavar="N", least=8, most=4096)
-    batch_size: int = _input(32, "Number of images per batch.", metavar="N", least=1)
     decode: Decoding = _input("exact", "How tfrtool decodes JPEGs that are larger than needed.")
     epochs: int = _execution(2, "Epochs per run: a first, and later ones.", metavar="N", least=2)
     rounds: int = _execution(3, "How often to measure each pipeline.", metavar="N", least=1)

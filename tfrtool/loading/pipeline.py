@@ -79,7 +79,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
     at_once = options.batched_parse
     if at_once and dataset.decode_function is not None:
-        raise UsageError("--batched-parse cannot be used with a decoder of your own")
+        raise UsageError("--loader parse cannot be used with a decoder of your own")
     parse = parser(dataset, batched=True) if at_once else None
     decode = decoder(
         dataset, options.image_size, options.decode, options.channels, parsed=bool(at_once)

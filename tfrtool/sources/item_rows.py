@@ -76,8 +76,8 @@ class ItemRows:
         self.options, self._where, self._scratch = options, where, scratch
         self._tabular = tabular
         self.columns: ValueColumns | None = None
-        if options.columns:
-            self.columns = ValueColumns(options.columns, options.names, where)
+        if options.writes_columns:
+            self.columns = ValueColumns(options, where)
         self._features = RecordFeatures()
         self._multi = options.multi_label is not None or bool(options.label_columns)
         if self._multi:

@@ -126,8 +126,9 @@ def _open(
         return choices or read_table(table, root, scratch, options)
     if tables and label_from is LabelFrom.FOLDER and listing is not None and not is_tree:
         return _read_with_tables(listing, tables, argument, scratch, root, options)
-    if options.columns and not isinstance(label_from, NamePattern):
-        what = "--column requires a table, or --label-from with named groups"
+    if options.writes_columns and not isinstance(label_from, NamePattern):
+        name = "--column" if options.columns else "--all-columns"
+        what = f"{name} requires a table, or --label-from with named groups"
         raise UsageError(what, path=argument)
     for name in ("path_column", "label_column", "label_columns"):
         if getattr(options, name):
@@ -204,8 +205,8 @@ def _read_with_tables(
     from tfrtool.sources.tables.tables import read_table
 
     classes = None
-    chosen = (options.columns, options.path_column, options.label_column, options.label_columns)
-    if not any(chosen):
+    chosen = (options.path_column, options.label_column, options.label_columns)
+    if not (options.writes_columns or any(chosen)):
         with suppress(SourceError):
             classes = arrange(listing, LabelFrom.FOLDER, argument, scratch)
     if classes is not None and len(classes.labels) > 1:

@@ -15,7 +15,8 @@ class SourceOptions:
 
     annotations: str | Sequence[str] | None = ()  # "coco:PATH", "voc:DIR" ...
     masks: Masks | str = Masks.POLYGONS
-    columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"; ("all",) for all of them
+    columns: tuple[str, ...] = ()  # "NAME" or "NAME:DTYPE"
+    all_columns: bool = False
     labels: str | None = None  # a file with class names, or "keep"
     multi_label: str | None = None  # what stands between several labels of one image
     path_column: str | None = None  # of a table
@@ -41,13 +42,13 @@ class SourceOptions:
                 if kind not in KINDS or not path:
                     expected = f"KIND:PATH with KIND {KIND_NAMES}"
                     raise UsageError(f"invalid --annotations {argument!r}", expected=expected)
-            others = (self.columns, self.multi_label, self.label_depth, self.split_labels)
+            others = (self.writes_columns, self.multi_label, self.label_depth, self.split_labels)
             columns = (self.path_column, self.label_column, self.label_columns)
             if self.labels == "keep" or any((*others, *columns)):
                 raise UsageError(
-                    "--annotations cannot be used with --column, --multi-label, --path-column, "
-                    "--label-column, --label-columns, --label-depth, --split-labels or "
-                    "--labels keep"
+                    "--annotations cannot be used with --column, --all-columns, --multi-label, "
+                    "--path-column, --label-column, --label-columns, --label-depth, "
+                    "--split-labels or --labels keep"
                 )
         else:
             for name, usual in (("masks", Masks.POLYGONS), ("min_box", 0), ("skip_empty", False)):
@@ -81,6 +82,11 @@ class SourceOptions:
             labels = [name.strip() for name in self.label_columns]
             if len({*labels}) < len(labels):
                 raise UsageError("--label-columns names a column twice")
+
+    @property
+    def writes_columns(self) -> bool:
+        """Whether columns of a table become features."""
+        return self.all_columns or bool(self.columns)
 
     @property
     def about_labels(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from tfrtool.declare import declared
 from tfrtool.errors import UsageError
 from tfrtool.loading.bench import Measurement, measure_in_turn
-from tfrtool.loading.options import KNOBS
+from tfrtool.loading.options import LOADER_KEYS
 from tfrtool.training.train_options import PICKLED, TrainOptions
 from tfrtool.training.train_report import ComparedRun, TrainReport
 
@@ -21,7 +21,7 @@ _SAVES_NOTHING: dict[str, Any] = {
 } | {"strategy": "one"}
 
 _AS_PUBLISHED: dict[str, Any] = {
-    **dict.fromkeys((*KNOBS, "cache_directory")),
+    **dict.fromkeys((*LOADER_KEYS.values(), "cache_directory")),
     **{"cache": "auto", "decode": "exact", "deterministic": True, "precision": "float32"},
 }
 

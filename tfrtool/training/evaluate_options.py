@@ -5,7 +5,7 @@ from typing import Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.errors import UsageError
-from tfrtool.loading.options import OpenOptions, PathLike
+from tfrtool.loading.options import BatchOptions, OpenOptions, PathLike
 from tfrtool.storage.arguments import parse_path_fields
 from tfrtool.storage.progress import OnProgress, no_progress
 
@@ -37,7 +37,7 @@ class OwnModelOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(OwnModelOptions, OpenOptions):
+class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
     """What to evaluate on, and what to save."""
 
     split: str | None = option(
@@ -45,9 +45,6 @@ class EvaluateOptions(OwnModelOptions, OpenOptions):
         "Split to evaluate on, or several as one.  [default: test, validation or the only one]",
         metavar="NAME[,NAME...]",
         group="Dataset",
-    )
-    batch_size: int = option(
-        32, "Number of images per batch.", metavar="N", least=1, group="Input pipeline"
     )
     top_k: int = option(
         5,
@@ -87,11 +84,10 @@ class EvaluateOptions(OwnModelOptions, OpenOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(OwnModelOptions):
+class PredictOptions(OwnModelOptions, BatchOptions):
     """How images are classified."""
 
     top: int = option(
         1, "Number of classes to print per image, most probable first.", metavar="K", least=1
     )
-    batch_size: int = option(32, "Number of images per batch.", metavar="N", least=1)
     on_progress: OnProgress = option(no_progress, "called after each image.", cli=None)

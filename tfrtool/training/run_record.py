@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from tfrtool.declare import OptionSpec, declared
+from tfrtool.declare import OptionSpec, declared, option_flag
 from tfrtool.engines.pool import cores
 from tfrtool.errors import (
     DatasetError,
@@ -120,25 +120,25 @@ def save_json(path: Path, value: Any) -> None:
         file.write(data)
 
 
-def resumed(options: TrainOptions) -> TrainOptions:
-    """Return the options of a run, completed from its record if it is resumed.
+def resumed(dataset: Any = None, **passed: Any) -> TrainOptions:
+    """Return the options of a run by those that were passed, and if it is resumed by its record.
 
     Raises:
         UsageError: an option contradicts the record, or the caller must pass it again: code, and
             paths outside the run's directory. The record may be somebody else's.
         DatasetError: the record can't be used.
     """
+    options = TrainOptions(dataset, **passed)
     out = options.out_dir
     if not options.resume or out is None or not os.path.lexists(out / RUN_FILE):
-        if options.dataset is None:
+        if dataset is None:
             raise UsageError("no DATASET given", hint="pass the directory of a dataset")
         return options
     path = out / RUN_FILE
     recorded = _read(path)["options"]
     before = _parse(recorded, path)
-    passed = {name: getattr(options, name) for name in options.passed}
-    if passed.get("dataset") is None:
-        passed.pop("dataset", None)
+    if dataset is not None:
+        passed["dataset"] = dataset
     untrusted = [name for name in _untrusted(before, out) if name not in passed]
     if untrusted:
         names = list(map(option_name, untrusted))
@@ -257,7 +257,7 @@ def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:
     differ = [name for name in sorted(new) if old[name] != new[name]]
     if differ:
         expected, found = (
-            ", ".join(f"{option_name(name)} {json.dumps(one[name])}" for name in differ)
+            ", ".join(f"{option_flag(*_DECLARED[name])} {json.dumps(one[name])}" for name in differ)
             for one in (old, new)
         )
         hint = "choose another directory for another run"

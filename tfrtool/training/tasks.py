@@ -195,7 +195,7 @@ class Regression:
     def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
         """Raise a `UsageError` for options that need classes."""
         del dataset
-        for name in ("head", "outputs", "label_smoothing", "class_weights"):
+        for name in ("head", "outputs", "label_smoothing", "balance_classes"):
             if getattr(options, name):
                 raise UsageError(f"{option_name(name)} cannot be used with --task regression")
 

@@ -10,7 +10,7 @@ from tfrtool.training.train_report import TrainReport
 from tfrtool.training.train_run import run_here
 
 
-@takes(TrainOptions)
+@takes(TrainOptions, make=resumed)
 def train(options: TrainOptions) -> TrainReport:
     """Train an image classifier on a dataset: ``tfrtool.train("shards", model="cnn")``.
 
@@ -32,7 +32,7 @@ def train(options: TrainOptions) -> TrainReport:
         WeightsError: the weights can't be loaded or downloaded.
         WriteError: a file can't be written.
     """
-    return train_with(resumed(options))
+    return train_with(options)
 
 
 def train_with(options: TrainOptions) -> TrainReport:

@@ -5,20 +5,20 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from tfrtool.declare import OnResume, as_choice, declared, option
+from tfrtool.declare import as_choice, declared, option
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import parse_size
-from tfrtool.loading.augment import Augment, augment_help, parse_augment
+from tfrtool.loading.augment import Augment
 from tfrtool.loading.options import (
-    Channels,
     ImageSize,
     LoadOptions,
     OpenOptions,
     PathLike,
+    PipelineOptions,
     as_image_size,
     image_shape,
     size_text,
@@ -50,10 +50,6 @@ _SIZES = {
 }
 """Image sizes of models other than 224 pixels: Keras' defaults (tests compare), and for the cnn
 that of the horses_or_humans example."""
-
-_SET_LATER = {"image_size", "rescale", "cache", "on_progress"}
-"""Options of the loader that depend on the model or the images. It takes all others of the same
-name as they are."""
 
 ADAM, CONSTANT = "adam", "constant"
 """The optimizer and the schedule of models that are not compiled."""
@@ -128,13 +124,6 @@ def ignore(_: object) -> None:
     """Do nothing."""
 
 
-def _number_or_auto(text: str) -> int | None:
-    text = text.strip().lower()
-    if text != _AUTO and not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise UsageError(f"expected a number or auto, got {text[:100]!r}")
-    return None if text == _AUTO else int(text)
-
-
 def _name_or_fraction(text: str) -> str | float:
     try:
         return float(text)
@@ -151,39 +140,8 @@ _execution = partial(option, group="Execution")
 _comparison = partial(option, group="Comparison")
 
 
-def _knob(
-    text: str, *, least: int = 1, most: int | None = None, on_resume: OnResume = "same"
-) -> Any:
-    """Declare a number of the loader, None for its default."""
-    return option(
-        None,
-        f"{text}  [default: auto]",
-        metavar="N|auto",
-        group="Input pipeline",
-        least=least,
-        most=most,
-        parse=_number_or_auto,
-        on_resume=on_resume,
-    )
-
-
-def _recording_passed(kind: type[_Kind]) -> type[_Kind]:
-    """Have a class record in ``passed`` which keywords it was called with."""
-    init: Callable[..., None] = vars(kind)["__init__"]
-
-    @wraps(init)
-    def recording(self: object, *dataset: object, **keywords: object) -> None:
-        names = {"dataset", *keywords} if dataset else {*keywords}
-        object.__setattr__(self, "passed", frozenset(names))
-        init(self, *dataset, **keywords)
-
-    type.__setattr__(kind, "__init__", recording)
-    return kind
-
-
-@_recording_passed
 @dataclass(frozen=True)
-class TrainOptions(OpenOptions):
+class TrainOptions(OpenOptions, PipelineOptions):
     """Options of a training run.
 
     Fields hold what they stand for: enumeration members for words, paths, a parsed augmentation.
@@ -236,7 +194,6 @@ class TrainOptions(OpenOptions):
         parse=parse_size,
         common=True,
     )
-    channels: Channels = _model(3, "Channels of the images: 3 for RGB, 1 for gray.")
     head: Head | None = _model(
         None,
         "Last layer: one output per class, or for two classes a single sigmoid.  [default: "
@@ -258,9 +215,6 @@ class TrainOptions(OpenOptions):
         "requires --trainable head, --cache features or auto, and no --augment.",
     )
     epochs: int = _optimization(5, "Number of epochs.", metavar="N", least=1, common=True)
-    batch_size: int = _optimization(
-        32, "Number of images per batch.", metavar="N", least=1, common=True
-    )
     learning_rate: float | None = _optimization(
         None,
         "Learning rate. The default is 0.001 for a head and for cnn with --head sigmoid, 0.0003 "
@@ -294,8 +248,10 @@ class TrainOptions(OpenOptions):
         least=0,
         most=0.9,
     )
-    class_weights: Literal["balanced"] | None = _optimization(
-        None, "Weight the loss of each image so that all classes count equally."
+    balance_classes: bool = _optimization(
+        False,
+        "Weight the loss of each image so that all classes count equally.",
+        former="class-weights",
     )
     early_stopping: int | None = _optimization(
         None,
@@ -305,43 +261,10 @@ class TrainOptions(OpenOptions):
         least=1,
         common=True,
     )
-    seed: int = _optimization(
-        0,
-        "Random seed for initial weights, image order and augmentation.",
-        metavar="N",
-        least=0,
-        most=2**32 - 1,
-    )
-    recipe: Literal["tfrtool", "notebook", "naive"] = _input(
-        "tfrtool",
-        "tfrtool's own pipeline, the common tf.data pipeline of notebooks, or a naive sequential "
-        "one. The options below require --recipe tfrtool.",
-        on_resume="free",
-    )
     cache: Literal["auto", "features", "memory", "disk", "none"] = _input(
         _AUTO,
         "What to keep between epochs: outputs of a frozen base, or decoded images in memory or on "
-        "disk. auto picks what fits.",
-        common=True,
-    )
-    cache_directory: PathLike | None = _input(
-        None,
-        "Directory of the disk cache; implies --cache disk.  [default: in the user cache "
-        "directory]",
-        metavar="DIR",
-        cli="--cache-dir",
-        path="local output",
-        on_resume="free",
-    )
-    decode: Literal["exact", "fast"] = _input(
-        "exact",
-        "fast decodes large JPEGs at 1/2, 1/4 or 1/8 of their size, but not below the image size.",
-    )
-    augment: str | Augment | None = _input(
-        None,
-        augment_help(),
-        metavar="LIST",
-        parse=parse_augment,
+        "disk. auto picks what fits; with --cache-dir, disk.",
         common=True,
     )
     show_augment: PathLike | None = _input(
@@ -351,24 +274,6 @@ class TrainOptions(OpenOptions):
         metavar="FILE",
         path="local output",
         on_resume="call",
-    )
-    cycle_length: int | None = _knob("Shards to read in parallel; auto is 4.")
-    block_length: int | None = _knob("Consecutive records to take from a shard; auto is 1.")
-    parallel_calls: int | None = _knob(
-        "Images to decode ahead; auto is 8 per core.", most=1024, on_resume="free"
-    )
-    batched_parse: int | None = _knob(
-        "Records to parse at once; auto is 1.", most=1024, on_resume="free"
-    )
-    shuffle_buffer: int | None = _knob(
-        "Images in the shuffle buffer; auto is all cached images, or 1024 (at most 32 MiB) without "
-        "a cache."
-    )
-    prefetch: int | None = _knob("Batches to prefetch; auto is 2.", least=0, on_resume="free")
-    deterministic: bool = _input(
-        True,
-        "Use the image order given by the seed, or take images as soon as they are ready.",
-        cli="--deterministic/--no-deterministic",
     )
     out: PathLike | None = _output(
         None,
@@ -450,9 +355,6 @@ class TrainOptions(OpenOptions):
         on_resume="call",
     )
 
-    passed: ClassVar[frozenset[str]] = frozenset()
-    """Names of the options that the caller passed, whatever their values."""
-
     def __post_init__(self) -> None:
         self._parse()
         super().__post_init__()
@@ -530,8 +432,6 @@ class TrainOptions(OpenOptions):
             )
         if isinstance(self.dataset, str | os.PathLike) and not hasattr(self.dataset, "directory"):
             assign("dataset", as_path(self.dataset))
-        if isinstance(self.augment, str):
-            assign("augment", parse_augment(self.augment))
         if self.image_size is not None:
             assign("image_size", as_image_size(self.image_size, "--image-size"))
         if str(self.strategy) == "multi-worker":  # an earlier choice
@@ -566,11 +466,15 @@ class TrainOptions(OpenOptions):
 
     def loading(self, image_size: ImageSize) -> LoadOptions:
         """Return how training images are loaded: as uint8 of this size, without a cache."""
-        loader = {one.name for one, _ in declared(LoadOptions)} - _SET_LATER
-        shared = {
-            one.name: getattr(self, one.name) for one, _ in declared(self) if one.name in loader
-        }
-        return LoadOptions(image_size=image_size, rescale=None, one_hot=self.mixes, **shared)
+        shared = {one.name: getattr(self, one.name) for one, _ in declared(PipelineOptions)}
+        return LoadOptions(
+            self.split,
+            image_size=image_size,
+            rescale=None,
+            one_hot=self.mixes,
+            epochs=self.epochs,
+            **shared,
+        )
 
     @property
     def mixes(self) -> bool:

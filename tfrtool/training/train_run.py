@@ -129,7 +129,7 @@ class TrainingRun:
         digest = dataset_digest(data.original)
         if options.resume and options.out_dir is not None:
             check_dataset(options.out_dir, digest)
-        self._class_weights = None if options.class_weights is None else balanced_weights(data)
+        self._class_weights = balanced_weights(data) if options.balance_classes else None
         dataset, images, name = data.dataset, data.images, options.model_name
         keras.utils.set_random_seed(options.seed)
         with devices.strategy.scope(), dtype_policy(options.policy):

@@ -201,7 +201,7 @@ def balanced_weights(data: TrainingData) -> dict[str, float]:
     """
     dataset, part = data.dataset, data.training
     if dataset.task is not Task.SINGLE:
-        raise UsageError("--class-weights requires one class per image")
+        raise UsageError("--balance-classes requires one class per image")
     decode = record_decoder(dataset)  # TensorFlow leaves out the pixels, which nothing needs
     labels = split_records(dataset, part).map(
         lambda record: decode(record)[1], tf.data.AUTOTUNE, deterministic=False

@@ -127,6 +127,12 @@ class WriteOptions(CompressionOptions):
         cli="--column",
         repeat=True,
     )
+    all_columns: bool = option(
+        False,
+        "Also write all other columns of a table.",
+        group="Labels and features",
+        former="columns",
+    )
     layout: Literal["tfds", "tfod"] | None = option(
         None,
         "Feature names: those of TFDS (image, label), or of the TF Object Detection API.  "
@@ -256,6 +262,7 @@ class WriteOptions(CompressionOptions):
             annotations=self.annotations or (),
             masks=Masks(self.masks),
             columns=tuple(self.columns),
+            all_columns=self.all_columns,
             labels=None if self.labels is None else str(self.labels),
             multi_label=self.multi_label,
             path_column=self.path_column,

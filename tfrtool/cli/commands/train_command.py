@@ -12,7 +12,7 @@ from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command, resolve_dataset
 from tfrtool.engines.pool import cores
 from tfrtool.errors import UsageError, human_count, printable, some_of
-from tfrtool.loading.options import size_text
+from tfrtool.loading.options import LoaderOption, size_text
 from tfrtool.page import figure_text
 from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
@@ -31,7 +31,7 @@ _BUSY = 0.1
     "tfrtool train shards --validation validation --out run",
     "tfrtool train shards --model cnn --image-size 150 --validation 0.2 --augment flip",
     "tfrtool train shards --resume --out run --epochs 10",
-    options=TrainOptions,
+    options=(TrainOptions, LoaderOption),
 )
 @click.argument("dataset", type=INPUT, required=False)
 def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcome:
@@ -50,10 +50,11 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
         click.core.ParameterSource.DEFAULT,
     )
     passed = {name: one for name, one in words.items() if source_of(name) != default}
+    passed |= passed.pop("loader", {})
     if "compare_rounds" in passed and not words["compare"]:
         raise UsageError("--compare-rounds requires --compare")
     # Before TensorFlow starts, so that wrong options are reported at once.
-    options = resumed(TrainOptions(dataset, **passed))
+    options = resumed(dataset, **passed)
     check_backend()
     path = resolve_dataset(str(options.dataset))
     train = _load_training()

@@ -1,8 +1,7 @@
 """``tfrtool write``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +9,6 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.jobs import KEYS_SHOWN, head_text, reasons_lines, rejected_lines, splits_lines
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
-from tfrtool.declare import Options, option
 from tfrtool.errors import human_count, printable, some_of
 from tfrtool.page import Bad, Page, shortened
 from tfrtool.writing.write_options import WriteOptions
@@ -23,30 +21,16 @@ _SHOWN = 5
 """Number of classes that a warning names."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllColumns(Options):
-    """An option of the command alone."""
-
-    all_columns: Literal["all"] | None = option(
-        None,
-        "Also write all other columns of a table.",
-        group="Labels and features",
-        cli="--columns",
-    )
-
-
 @command(
     "tfrtool write photos shards --split train=0.8 --split validation=0.2 --shards 4",
     "tfrtool write kagglecatsanddogs_5340.zip ~/tensorflow_datasets/pets/1.0.0",
     "tfrtool write labels.csv shards --resize 256 --dry-run",
     "tfrtool write tfds:cats_vs_dogs shards --shard-size 100MB",
-    options=(WriteOptions, AllColumns),
+    options=WriteOptions,
 )
 @click.argument("source", type=INPUT)
 @click.argument("dataset", metavar="TARGET", type=OUTPUT_OR_URL)
-def write_command(
-    source: str, dataset: str, all_columns: str | None, as_json: bool, **words: Any
-) -> Outcome:
+def write_command(source: str, dataset: str, as_json: bool, **words: Any) -> Outcome:
     """Write images and labels to sharded TFRecord files.
 
     SOURCE is one of the following (detected automatically):
@@ -68,8 +52,6 @@ def write_command(
 
     if words["compression"] != "none":
         warn(f"TFDS can't read {words['compression']} shards; tf.data and tfrtool can")
-    if all_columns:
-        words["columns"] = (all_columns,)
     with Bars() as bars:
         words |= {"on_progress": bars, "starting": bars.loading_tensorflow}
         report = write(source, dataset, **words)

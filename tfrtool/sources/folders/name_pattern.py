@@ -100,7 +100,7 @@ def with_name_features(
     """
     if not (names := options.columns or pattern.columns):
         return source
-    columns = ValueColumns(names, options.names, where)
+    columns = ValueColumns(replace(options, columns=tuple(names)), where)
     _, wanted = columns.of(pattern.groups, TableColumns(None, _LABEL, None))
     found, rejected = ItemTable(scratch), CappedList[LeftOut](MAX_LISTED)
     for item, values in _with_values(source.items, pattern):

@@ -62,7 +62,7 @@ def pixel_source(
         names: of the classes, in the order of their numbers.
         columns: what images have besides; None if ``--column`` doesn't apply.
     """
-    if columns is None and (options.columns or options.label_column is not None):
+    if columns is None and (options.writes_columns or options.label_column is not None):
         what = "--column and --label-column don't apply: arrays have only labels"
         raise SourceError(what, path=where)
     columns = columns or PixelColumns()

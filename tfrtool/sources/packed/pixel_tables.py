@@ -90,7 +90,7 @@ def read_pixel_tables(
         return None
     names = [Path(path).name for path in files if path not in forms]
     ignored = [LeftOut(key=name, reason="not a table of pixels") for name in names[:MAX_LISTED]]
-    if not options.columns or options.about_labels:
+    if not options.writes_columns or options.about_labels:
         forms, rejected = _split_by_labels(forms, options)
     if len({(form.label, form.split, len(form.pixels)) for form in forms.values()}) > 1:
         shown = some_of([printable(Path(path).name) for path in forms], _SHOWN)
@@ -179,7 +179,7 @@ def _form_of(path: str, options: SourceOptions) -> _PixelTable | None:
         if options.label_column is None and label is None:
             label = next((lower[one] for one in _LABELS if one in lower), None)
             likely = [one for one in at if one != split and one.lower() not in _NUMBERS_OF_ROWS]
-            if label is None and len(likely) == 1 and not options.columns:
+            if label is None and len(likely) == 1 and not options.writes_columns:
                 label = likely[0]
         return _PixelTable(found, at, label, split, delimiter)
     return None

@@ -55,7 +55,8 @@ def choose_columns(
             roles = roles._replace(path=path)
             if path not in {one for group in path_candidates(names) for one in group}:
                 notices.append(f"paths are read from column {quoted([path])}")
-    is_open = options.label_column is options.multi_label is None and not options.columns
+    is_open = options.label_column is options.multi_label is None
+    is_open = is_open and not options.writes_columns
     if is_open and not options.label_columns and roles.label is None:
         flags = _flag_columns(names, rows, roles, options)
         if len(flags) > (table.name != CLASSES_CSV):

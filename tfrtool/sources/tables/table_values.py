@@ -15,11 +15,11 @@ from tfrtool.examples.objects.record_features import (
     OWN_NAMES,
     ColumnKind,
     LabelKind,
-    Layout,
     RecordFeatures,
 )
 from tfrtool.sources.formats.cell_types import CellTypes, cell_number
 from tfrtool.sources.items import UnfitError
+from tfrtool.sources.source_options import SourceOptions
 from tfrtool.sources.tables.table_columns import (
     TEXT_SHOWN,
     TableColumns,
@@ -41,15 +41,15 @@ class ValueColumns:
     doubles, they become int64 where all are whole, else string. A truth value is 0 or 1.
     """
 
-    def __init__(self, asked: Sequence[str], layout: Layout, table: str | AnyPath) -> None:
-        """Start with ``NAME`` or ``NAME:DTYPE`` of each; ("all",) stands for all there are."""
-        self.all = (*asked,) == ("all",)
+    def __init__(self, options: SourceOptions, table: str | AnyPath) -> None:
+        """Start with the columns that the options name, each with its type if it has one."""
+        self.all = options.all_columns
         self._requested: dict[str, DType | None] = {}
-        for text in () if self.all else asked:
+        for text in options.columns:
             name, _, dtype = text.rpartition(":")
             named = bool(name) and dtype in _DTYPES
             self._requested[name if named else text] = _DTYPES[dtype] if named else None
-        self._reserved, self._table, self._rows = OWN_NAMES[layout], table, 0
+        self._reserved, self._table, self._rows = OWN_NAMES[options.names], table, 0
         self._seen: dict[str, None] = {}
         self._types: dict[str, CellTypes] = {}
         self.unfit = set[str]()  # columns of all that are not written
@@ -60,18 +60,20 @@ class ValueColumns:
             self._seen.update(dict.fromkeys(names))
         elif self.all:
             raise SourceError(f"more than {MAX_COLUMNS:,} columns", path=self._table)
-        if self.all:
-            mine = [name for name in names if name.strip() and name not in roles]
-            labelled = roles.label is not None
-            self.unfit.update(one for one in mine if self._name_problem(one, labelled=labelled))
-            return roles, [name for name in mine if name not in self.unfit]
-        mine = [name for name in names if name in self._requested]
         if roles.label in self._requested:
             roles = roles._replace(label=None)
-        for name in mine:
-            if problem := self._name_problem(name, labelled=roles.label is not None):
+        labelled, mine = roles.label is not None, list[str]()
+        for name in names:
+            if name not in self._requested and (not self.all or not name.strip() or name in roles):
+                continue
+            problem = self._name_problem(name, labelled=labelled)
+            if problem and name in self._requested:
                 shown = printable(name[:TEXT_SHOWN])
                 raise UsageError(f"column '{shown}' {problem}", path=self._table)
+            if problem:
+                self.unfit.add(name)
+            elif name not in self.unfit:
+                mine.append(name)
         return roles, mine
 
     @property
@@ -105,7 +107,7 @@ class ValueColumns:
                 if dtype := self._requested.get(name):
                     values = [_converted(value, dtype) for value in values]
             except UnfitError as error:
-                if not self.all:
+                if not self.all or name in self._requested:
                     raise UnfitError(f"column '{printable(name)}' holds {error}") from None
                 self.unfit.add(name)
                 continue
@@ -135,7 +137,8 @@ class ValueColumns:
                 what = f"no column '{printable(name)}' for --column{form}; columns include "
                 raise UsageError(what + quoted(nearest(name, self._seen)), path=self._table)
         kinds = []
-        for name in self._requested or [n for n in self._types if n not in self.unfit]:
+        names = dict.fromkeys((*self._requested, *self._types))
+        for name in (one for one in names if one not in self.unfit):
             types = self._types.get(name, CellTypes())
             is_list = types.is_list or types.cells < self._rows
             kinds.append(ColumnKind(name, self._dtype(name), is_list))
