@@ -30,7 +30,7 @@ class VerbOptions(Options):
     rate: float = option(0.5, "Rate.  [default: a half]", metavar="X", above=0, most=1)
     size: Size = option(Size.SMALL, "Size.", cli="--size|--how-large")
     check: Literal["all", "none"] = option("all", "Check.", group="Output")
-    flat: bool = option(False, "Flat.")
+    flat: bool = option(False, "Flat.", former="one-folder")
     shuffle: bool = option(True, "Keep the order.")
     orient: bool = option(True, "Orient.", cli="--orient/--no-orient")
     splits: Mapping[str, float] | None = option(
@@ -116,6 +116,8 @@ def test_unknown_keywords_are_type_errors() -> None:
     """The error names the keyword, and one that may be meant."""
     with pytest.raises(TypeError, match=r"verb\(\) has no option 'limits'; did you mean 'limit'"):
         verb("here", limits=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"verb\(\) has no option 'one_folder'; use flat"):
+        verb("here", one_folder=True)  # type: ignore[call-arg]
     untyped: Any = verb
     with pytest.raises(TypeError):
         untyped("here", "there")

@@ -239,12 +239,14 @@ def takes(
         *leading, last = signature.parameters.values()
         keywords = inspect.signature(options).parameters
         names = [parameter.name for parameter in leading]
+        former = {spec.former.replace("-", "_"): one.name for one, spec in declared(options)}
 
         @wraps(verb)
         def call(*arguments: Any, **words: Any) -> Any:
             for word in words:
                 if word not in names and word not in keywords:
                     hint = suggestion(word, [*names, *keywords], "options")
+                    hint = f"use {former[word]}" if word in former else hint
                     text = f"{verb.__name__}() has no option {word!r}"
                     raise TypeError(f"{text}; {hint}" if hint else text)
             named = {name: words.pop(name) for name in names if name in words}
