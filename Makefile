@@ -15,6 +15,7 @@
 # make fixtures      rebuild the files in fixtures/
 # make bench         measure speed against alternatives
 # make fuzz          fuzz for ten minutes (FUZZ_SECONDS=60 for one)
+# make sanitize      test the functions in C with AddressSanitizer and UndefinedBehaviorSanitizer
 # make clean         delete .venv and everything that was built
 # Each target first installs what it needs into .venv.
 
@@ -29,6 +30,8 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 BASE := $(VENV)/base
 READY_BASE := $(BASE)/.ready
 
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py tfrtool/records/_frames.c
+
 # What the tests are installed with. Without TensorFlow, `make test-fast EXTRAS=dev` works.
 EXTRAS ?= dev,tensorflow
 
@@ -36,7 +39,7 @@ EXTRAS ?= dev,tensorflow
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-base test-several test-fast test-frameworks check rules format bench docs tables readability pages pictures fuzz fixtures golden clean
+.PHONY: help demo test run-tests test-base test-several test-fast test-frameworks check rules format bench docs tables readability pages pictures fuzz sanitize fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -53,11 +56,11 @@ $(BIN)/python:
 $(BIN)/uv: | $(BIN)/python
 	$(PIP) uv
 
-$(READY): pyproject.toml constraints.txt | $(BIN)/uv
+$(READY): $(BUILT_FROM) | $(BIN)/uv
 	$(INSTALL) -e '.[tensorflow]'
 	@touch $@
 
-$(READY_TO_TEST): pyproject.toml constraints.txt | $(BIN)/uv
+$(READY_TO_TEST): $(BUILT_FROM) | $(BIN)/uv
 	$(INSTALL) -e '.[$(EXTRAS)]'
 	@# xprof reads traces of training in a test. Its dependencies are large and only needed to view them.
 	@$(INSTALL) --no-deps xprof || echo "xprof can't be installed: its test will be skipped"
@@ -142,6 +145,18 @@ $(READY_TO_FUZZ): $(READY_TO_TEST)
 
 fuzz: $(READY_TO_FUZZ)
 	$(BIN)/python -m tests.fuzz
+
+# Python itself is not built with them, so the sanitizer's library is loaded first, and leaks are Python's.
+SANITIZED := .fuzz/_frames.abi3.so
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+sanitize: $(READY_TO_TEST)
+	@mkdir -p .fuzz
+	$(CC) -shared -fPIC -O1 -g -std=c11 -Wall -Wextra -Wconversion -Wno-missing-field-initializers -Werror $(SANITIZE) \
+		-DPy_LIMITED_API=0x030b0000 -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+		tfrtool/records/_frames.c -o $(SANITIZED)
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		TFRTOOL_FRAMES=$(SANITIZED) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" \
+		tests/records/test_frames.py tests/records/test_damage.py tests/records/test_reader.py
 
 fixtures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/make_fixtures.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import re
 import signal
@@ -32,6 +33,14 @@ from tfrtool.records.framing import frame
 # A background job may ignore Ctrl-C, and its children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# `make sanitize` has the tests run with another build of the functions in C.
+if frames_module := os.environ.get("TFRTOOL_FRAMES"):
+    spec = importlib.util.spec_from_file_location("tfrtool.records._frames", frames_module)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
 
 # TensorFlow may be imported by any test first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -35,6 +35,8 @@ from tfrtool.examples.schema import FeatureSpec, Schema
 from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.examples.tfds_features import tfds_features
 from tfrtool.inspection.summary.summary_json import value_json
+from tfrtool.records import frames
+from tfrtool.records.framing import frame
 
 __all__ = ["MARK", "TARGET"]
 
@@ -80,6 +82,7 @@ def check(data: bytes) -> None:
     for number, payload in enumerate(data.split(MARK)):
         _check_bytes(payload)
         kind = classify_payload(payload)
+        _check_form(payload, kind)
         fits = fold.add_payload(payload, index=number)
         assert fits >= (kind in _PARSED or not payload)
         halves[number % 2].add_payload(payload, index=number)
@@ -162,6 +165,16 @@ def _check_schema(fold: SchemaFold, payloads: list[bytes]) -> None:
             assert FeatureSpec.parse(str(spec)) == spec
     ast.parse(python_source(features, fold.records, notes=["a note"]))
     json.dumps(tfds_features(features, fold.records).content)
+
+
+def _check_form(payload: bytes, kind: PayloadKind) -> None:
+    """What C takes for canonical is what protobuf would write."""
+    if frames.native is not None:
+        shard = frame(payload)
+        (odd, *_), flags = frames.native.check_examples(shard, struct.pack("=QQ", 0, len(shard)))
+        if not odd:
+            assert pb.SequenceExample.FromString(payload).SerializeToString() == payload
+            assert bool(flags & frames.HAS_LISTS) == (kind is PayloadKind.SEQUENCE_EXAMPLE)
 
 
 def mutate(data: bytes, rng: random.Random, scramble: Scramble) -> bytes:

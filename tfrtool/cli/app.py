@@ -56,6 +56,16 @@ class _InspectGroup(SectionedGroup):
         return super().parse_args(ctx, args)
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the version, and whether records are read in C."""
+    if wanted and not context.resilient_parsing:
+        from tfrtool.records import frames
+
+        how = "reads in Python: no C compiler" if frames.native is None else "reads in C"
+        click.echo(f"tfrtool, version {__version__} ({how})")
+        context.exit()
+
+
 @click.group(
     cls=_ToolGroup,
     name="tfrtool",
@@ -78,7 +88,14 @@ class _InspectGroup(SectionedGroup):
         "train evaluate predict bench report view"
     ),
 )
-@click.version_option(__version__, prog_name="tfrtool")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @debug_option
 def cli() -> None:
     """Create, inspect, repair and transform TFRecord files, and train on them.

@@ -13,7 +13,7 @@ from tfrtool.engines.pool import map_shards
 from tfrtool.errors import ShardError
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, LENGTH, Fault, Record
-from tfrtool.records.reader import RecordReader, read_records, read_shard
+from tfrtool.records.reader import RecordReader, read_pieces
 from tfrtool.records.resync import headers
 from tfrtool.records.stream import Stream, open_shard
 from tfrtool.storage.capped_list import CappedList
@@ -36,8 +36,8 @@ _LOOKED_AT = 64 * 1024
 class ShardFold(Protocol[Found]):
     """A fold over the items of a shard; the fold over a part is pickled."""
 
-    def read(self, items: Iterator[Record | Fault]) -> None:
-        """Take in the items that follow."""
+    def read(self, pieces: Iterator[Sequence[Record] | Fault]) -> None:
+        """Take in what follows: consecutive intact records together, and faults."""
 
     def merge(self, other: Any, index: int) -> bool:
         """Take in the fold over the next part, whose records are counted from ``index`` on.
@@ -179,7 +179,7 @@ def _run(
         if read_unsplit is not None:
             return read_unsplit(task)
         fold = begin(task)
-        fold.read(read_shard(task))
+        fold.read(read_pieces(task))
         return fold.found()
     fold, end, records = begin(task.path, part=True), None, 0
     try:
@@ -190,7 +190,7 @@ def _run(
             if start is not None:
                 file.seek(start)
                 reader = RecordReader(file, Compression.NONE, position=(0, start), stop=task.end)
-                fold.read(reader.read())
+                fold.read(reader.pieces())
                 end, records = reader.end, reader.records
         task.check()
     except ShardError:
@@ -198,12 +198,12 @@ def _run(
     return _PartResult(pickle.dumps(fold), start, end, records)
 
 
-def _rest(part: Part, at: int, index: int) -> Iterator[Record | Fault]:
+def _rest(part: Part, at: int, index: int) -> Iterator[Sequence[Record] | Fault]:
     """Read a shard to its end, from a record on."""
     part.check()
     with open_shard(part.path) as file:
         file.seek(at)
-        yield from read_records(file, compression=Compression.NONE, index=index, offset=at)
+        yield from RecordReader(file, Compression.NONE, position=(index, at)).pieces()
     part.check()
 
 

@@ -1,6 +1,5 @@
 """The profile of a shard: all that one read of its records finds, as far as it is asked for."""
 
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,9 @@ from tfrtool.inspection.verify.causes import STYLED_KINDS, Causes
 from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, RecordFold
 from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.frames import bytes_of, crcs_of
 from tfrtool.records.framing import Fault, Record
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import RecordReader
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import (
     Location,
@@ -42,9 +42,8 @@ if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes 
     from tfrtool.inspection.table.record_table import RowRequest
     from tfrtool.inspection.verify.image_check import ImageFindings
 
-_BATCH = 256, 512 * 1024
-_STATISTICS_BATCH = 4096, 16 * 1024 * 1024
-"""Records, and bytes of payloads, that are added to the folds together."""
+_BATCH_RECORDS, _BATCH_BYTES = 4096, 16 * 1024 * 1024
+"""Records, and bytes of payloads, whose statistics are taken together, at least."""
 
 _Fold = TypeVar("_Fold", bound=RecordFold)
 
@@ -177,44 +176,49 @@ class ShardProfile:
     def __hash__(self) -> int:
         return hash(self.path)
 
-    def read(self, items: Iterable[Record | Fault]) -> None:
-        """Add what is read, some records at a time."""
+    def read(self, pieces: Iterable[Sequence[Record] | Fault]) -> None:
+        """Add what is read: consecutive intact records together, and faults."""
         batch, size = list[Record](), 0
-        most, most_bytes = _STATISTICS_BATCH if self._request.statistics else _BATCH
         sample_limit = self._request.sample.get(self._source)
         try:
-            for item in items:
-                if isinstance(item, Fault):
-                    self.lost += item.record is not None
-                    self.damage.add(item)
+            for piece in pieces:
+                if isinstance(piece, Fault):
+                    self.lost += piece.record is not None
+                    self.damage.add(piece)
                     for fold in self.folds:
-                        fold.add_fault(item)
+                        fold.add_fault(piece)
                     continue
-                if self.records + len(batch) == sample_limit:
-                    self.cut = True
+                if sample_limit is not None:
+                    left = sample_limit - self.records - len(batch)
+                    self.cut = len(piece) > left
+                    piece = piece[:left]
+                if self._request.statistics:  # more of them are faster together
+                    batch += piece
+                    size += bytes_of(piece)
+                    if size > _BATCH_BYTES or len(batch) > _BATCH_RECORDS:
+                        self._add(batch)
+                        batch, size = [], 0
+                else:
+                    self._add(piece)
+                if self.cut:
                     break
-                batch.append(item)
-                size += len(item.payload)
-                if size > most_bytes or len(batch) == most:
-                    self._add(batch, size)
-                    batch, size = [], 0
         except ShardError as failure:
             self.failure = failure
-        self._add(batch, size)
+        self._add(batch)
         for fold in self.folds:
             fold.flush()
 
-    def _add(self, records: Sequence[Record], size: int) -> None:
+    def _add(self, records: Sequence[Record]) -> None:
         self.records += len(records)
-        self.payload_bytes += size
-        self._add_crcs(array("I", [one.payload_crc for one in records]).tobytes())
+        self.payload_bytes += bytes_of(records)
+        self._add_crcs(crcs_of(records))
         self._vote.add(records)
         rejected = set[int]()
         for fold in self.folds:
             if fold.takes_all or not self._vote.others:
                 fold.add(records, rejected)
 
-    def _add_crcs(self, crcs: bytes | bytearray) -> None:
+    def _add_crcs(self, crcs: bytes | bytearray | memoryview) -> None:
         if self._crcs is None:
             self._digest.update(crcs)
         else:
@@ -390,7 +394,7 @@ def profile_shard(shard: Location, request: ProfileRequest) -> ShardProfile:
             compression = detect_compression(file)
             bytes_known = size_of(source, file) if source is path else 0
             profile.shard = Shard(path=path, bytes=bytes_known, compression=compression)
-            profile.read(read_records(file, compression=compression))
+            profile.read(RecordReader(file, compression).pieces())
             profile.shard = replace(profile.shard, bytes=size_of(source, file))
     except ShardError as failure:
         profile.failure = failure

@@ -9,6 +9,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from tfrtool.errors import CorruptShardError
 from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.frames import frame_starts
 from tfrtool.records.framing import (
     FRAME_SIZE,
     HEADER_SIZE,
@@ -172,6 +173,18 @@ def skip_records(
             block = file.read(_FAR_BLOCK)  # which reads ahead
         else:
             block = read_at(_BLOCK, offset)
+        starts = frame_starts(block[: size - offset]) if step < long else None
+        if starts is not None and len(starts) > 1:
+            starts = starts[: None if most is None else most - records + 1]
+            if ends is not None:
+                ends.extend(offset + start for start in starts[1:].tolist())
+            records += len(starts) - 1
+            step, position = starts[-1] - starts[-2], starts[-1]
+            offset += position
+            count_work(position, BYTES)
+            if records == most:
+                break
+            continue
         position, last, limit = 0, len(block) - HEADER_SIZE, size - offset
         if last < 0:  # the file became shorter
             break

@@ -29,6 +29,8 @@ MAX_RECORD_BYTES = 2**31 - 1
 LENGTH = struct.Struct("<Q")
 CRC = struct.Struct("<I")
 HEADER = struct.Struct("<QI")
+FOOTER_AND_HEADER = struct.Struct("<IQI")
+"""A payload's CRC, and the length and its CRC of the record that follows."""
 
 
 class Record(NamedTuple):

@@ -3,9 +3,8 @@
 import io
 import os
 import stat
-import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +17,8 @@ from tfrtool.records.compression import (
     describe_content,
     detect_compression,
 )
-from tfrtool.records.crc import MASK_DELTA, crc32c, masked_crc32c
+from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.frames import FrameScan
 from tfrtool.records.framing import (
     CRC,
     FOOTER_SIZE,
@@ -38,12 +38,6 @@ from tfrtool.records.stream import Location, as_source, open_shard
 from tfrtool.records.window import BLOCK_SIZE, Window
 from tfrtool.storage.arguments import as_member
 from tfrtool.storage.progress import BYTES, count_work
-
-_FOOTER_AND_HEADER = struct.Struct("<IQI")
-"""A payload's CRC, and the length and its CRC of the record that follows."""
-
-_LENGTHS_KNOWN = 4096
-"""Lengths whose CRCs are kept; images of one dataset have some thousands of different ones."""
 
 _PLAUSIBLE_CUT = 64 * 1024 * 1024
 """Below this, 4 to 8 stray bytes at the end of a shard are read as a length that was cut."""
@@ -82,6 +76,12 @@ def read_shard(
             yield from read_records(file, compression=kind, verify_payload=verify_payload)
 
     return items()
+
+
+def read_pieces(source: Location) -> Iterator[Sequence[Record] | Fault]:
+    """Do what `read_shard` does, and yield consecutive intact records together."""
+    with open_shard(as_source(source)) as file:
+        yield from RecordReader(file).pieces()
 
 
 def read_records(
@@ -133,6 +133,7 @@ class RecordReader:
         self._limit, self._stop = max_record_bytes, stop
         self.end: int | None = None
         self._verify = verify_payload
+        self._scan = FrameScan(max_record_bytes, verify=verify_payload)
         self._certain = True  # whether `_index` is known to be the index in the file
 
     @cached_property
@@ -141,15 +142,17 @@ class RecordReader:
         return Search(self._window, self._limit)
 
     def read(self) -> Iterator[Record | Fault]:
-        """Yield all that is in the stream, once; the hot path of the whole tool.
+        """Yield all that is in the stream, once."""
+        for piece in self.pieces():
+            if isinstance(piece, Fault):
+                yield piece
+            else:
+                yield from piece
+            del piece  # it is not held while the next is read
 
-        As long as whole records are held, one costs two CRCs, one copy of its payload, and as
-        little else as Python allows: the CRC of a length that was met before is looked up, and a
-        payload's CRC is unpacked together with the next header.
-        """
-        window, verify, limit = self._window, self._verify, self._limit
-        known: dict[int, int] = {}  # lengths and their masked CRCs
-        new_record = tuple.__new__  # Record's own would check what needs no check
+    def pieces(self) -> Iterator[Sequence[Record] | Fault]:
+        """Yield all that is in the stream, once: consecutive intact records together."""
+        window = self._window
         following: int | None = window.start
         while following is not None and following < self._stop:
             offset = following
@@ -158,37 +161,18 @@ class RecordReader:
             if loaded < HEADER_SIZE:
                 yield from self._end(offset, loaded)
                 return
-            data, start, index = window.data, window.start, self._index
-            filled = min(len(data), self._stop - start)
-            position = offset - start
-            length, length_crc = HEADER.unpack_from(data, position)
-            while True:
-                if known.get(length) != length_crc:
-                    crc = crc32c(data[position : position + 8])  # a call would cost as much again
-                    crc = (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
-                    if length > limit or crc != length_crc:
-                        break
-                    if len(known) == _LENGTHS_KNOWN:
-                        known.clear()
-                    known[length] = length_crc
-                end = position + HEADER_SIZE + length
-                after = end + FOOTER_SIZE
-                if after + HEADER_SIZE > filled:
-                    break
-                payload = data[position + HEADER_SIZE : end]
-                payload_crc, next_length, next_crc = _FOOTER_AND_HEADER.unpack_from(data, end)
-                if verify:
-                    crc = crc32c(payload)
-                    if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != payload_crc:
-                        break
-                yield new_record(Record, (index, start + position, payload, payload_crc))
-                index += 1
-                position, length, length_crc = after, next_length, next_crc
+            start = window.start
+            stop = min(self._stop - start, sys.maxsize)
+            records, end = self._scan.find(window.data, offset - start, stop, self._index, start)
+            if records:
+                self._index += len(records)
+                following = start + end
+                yield records
+                del records  # they are not held while the next are looked for
+                continue
             # A record that is not held to its end, or damage.
-            self._index = index
-            data = payload = b""
-            item, following = self._read_checked(start + position)
-            yield item
+            item, following = self._read_checked(offset)
+            yield item if isinstance(item, Fault) else [item]
             del item
         if self._certain and self._search.is_unused:
             self.end = following

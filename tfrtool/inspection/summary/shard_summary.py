@@ -180,22 +180,28 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
             file.seek(start[1])
         reader = RecordReader(file, compression, position=start)
 
-        def items() -> Iterator[Record | Fault]:
+        def pieces() -> Iterator[Sequence[Record] | Fault]:
             nonlocal cut
             count = 0
-            for item in reader.read():
-                yield item
-                if isinstance(item, Fault):
+            for piece in reader.pieces():
+                if isinstance(piece, Fault):
+                    yield piece
                     continue
-                count += 1
-                if item.index == record or (record is None and len(shown) < limit):
-                    shown.append(item)
-                enough = count >= limit if record is None else item.index >= record
-                if partly and (enough or total is not None):
+                # How many are needed: those to show, or those up to the wanted one.
+                needed = limit - count if record is None else record - piece[0].index + 1
+                if partly and (needed <= len(piece) or total is not None):
                     cut = True
+                    piece = piece[: 1 if total is not None else max(needed, 1)]
+                if record is None:
+                    shown.extend(piece[: max(needed, 0)])
+                elif 0 < needed <= len(piece):
+                    shown.append(piece[needed - 1])
+                count += len(piece)
+                yield piece
+                if cut:
                     return
 
-        profile.read(items())
+        profile.read(pieces())
         if profile.failure is not None:
             raise profile.failure
         found = Shard(path=path_of(source), bytes=size_of(source, file), compression=compression)

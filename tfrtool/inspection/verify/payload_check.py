@@ -3,7 +3,8 @@
 import abc
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -17,12 +18,16 @@ from tfrtool.examples.example import (
     parse_message,
 )
 from tfrtool.examples.tf_parser import SHORT, are_canonical, canonical_keys, parser_problem
+from tfrtool.records.frames import HAS_BOXES, HAS_LISTS, Frames
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.remote_path import AnyPath
 
 EXAMPLES = (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE)
 NO_EXAMPLE = "not a tf.train.Example or SequenceExample"
+
+_TOGETHER = 256
+"""Records that are parsed together, in Python."""
 
 _VOTES = 64
 """Records after which the payload kind of a shard is settled."""
@@ -147,16 +152,11 @@ class ParserCheck(RecordFold):
         self._may_have_boxes = False
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
-        """Check records; those that are short together."""
-        short = [one for _, _, one, _ in records if len(one) <= SHORT]
-        are_good = are_canonical(short, sequences=self.sequences)
-        if are_good and not self._may_have_boxes:
-            self._may_have_boxes = _box_mark(b"\n".join(short)) is not None
-        for record in records:
-            if not (are_good and len(record.payload) <= SHORT):
-                problem = self._problem(record.payload)
-                if problem is not None:
-                    self.reject(record, rejected, problem)
+        """Check records; those that are canonical together."""
+        for record in self._others(records):
+            problem = self._problem(record.payload)
+            if problem is not None:
+                self.reject(record, rejected, problem)
         if self._may_have_boxes:
             from tfrtool.inspection.verify.object_check import ObjectCheck  # for these alone
 
@@ -166,6 +166,23 @@ class ParserCheck(RecordFold):
                     problem = check.problem(record.payload)
                     if problem is not None:
                         self.faults.add(unparseable(record, problem))
+
+    def _others(self, records: Sequence[Record]) -> Iterator[Record]:
+        """Yield the records that are not known to be canonical."""
+        if isinstance(records, Frames):
+            others, flags = records.check_examples()
+            self.sequences |= bool(flags & HAS_LISTS)
+            self._may_have_boxes |= bool(flags & HAS_BOXES)
+            yield from compress(records, others) if any(others) else ()
+            return
+        for part in (records[at : at + _TOGETHER] for at in range(0, len(records), _TOGETHER)):
+            short = [one for _, _, one, _ in part if len(one) <= SHORT]
+            are_good = are_canonical(short, sequences=self.sequences)
+            if are_good and not self._may_have_boxes:
+                self._may_have_boxes = _box_mark(b"\n".join(short)) is not None
+            for record in part:
+                if not (are_good and len(record.payload) <= SHORT):
+                    yield record
 
     def _problem(self, payload: bytes) -> str | None:
         """Return why a payload can't be trained on as an Example, or None."""

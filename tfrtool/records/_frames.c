@@ -1,0 +1,348 @@
+/* Frames of a TFRecord stream, and whether their payloads are canonical Examples, in C.
+ *
+ * It only ever says that bytes are as they should be. Where they are not, or where it can't tell,
+ * it stops, and the reader in Python looks at that offset: each fault has one definition, there.
+ * What holds: no length is believed before its checksum (within payloads, before it is compared
+ * with what is left), no sum of lengths is made that could wrap, nothing behind `size` is read.
+ *
+ * The checksum is CRC-32C: Castagnoli's polynomial, RFC 3720 appendix B.4, bits reflected. The mask
+ * is that of tensorflow/core/lib/hash/crc32c.h.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER 12 /* bytes: a length of 8, and its masked CRC */
+#define FRAME 16  /* and the payload's masked CRC */
+#define MASK_DELTA 0xa282ead8u
+#define POLYNOMIAL 0x82f63b78u
+#define LANE 256 /* bytes: of long data, three stretches of this size are done at once */
+
+typedef uint32_t (*checksum)(uint32_t crc, const uint8_t *data, size_t size);
+
+static uint32_t tables[8][256]; /* of a byte, followed by 0 to 7 zeros */
+static uint32_t lanes[4][256];  /* of each byte of a CRC, followed by LANE zeros */
+
+/* Little-endian, wherever it runs; compilers make one load of each. */
+static uint32_t load32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint64_t load64(const uint8_t *p) {
+    return (uint64_t)load32(p) | (uint64_t)load32(p + 4) << 32;
+}
+
+static uint32_t crc_by_table(uint32_t crc, const uint8_t *data, size_t size) {
+    for (; size >= 8; data += 8, size -= 8) {
+        uint64_t word = load64(data) ^ crc;
+        crc = 0;
+        for (int i = 0; i < 8; i++) crc ^= tables[7 - i][word >> 8 * i & 0xff];
+    }
+    while (size--) crc = crc >> 8 ^ tables[0][(crc ^ *data++) & 0xff];
+    return crc;
+}
+
+static uint32_t shift_lane(uint32_t crc) {
+    return lanes[0][crc & 0xff] ^ lanes[1][crc >> 8 & 0xff] ^ lanes[2][crc >> 16 & 0xff] ^
+           lanes[3][crc >> 24];
+}
+
+static void fill_tables(void) {
+    static const uint8_t zeros[LANE];
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
+        tables[0][byte] = crc;
+    }
+    for (int i = 1; i < 8; i++)
+        for (int byte = 0; byte < 256; byte++)
+            tables[i][byte] = tables[i - 1][byte] >> 8 ^ tables[0][tables[i - 1][byte] & 0xff];
+    for (int i = 0; i < 4; i++)
+        for (uint32_t byte = 0; byte < 256; byte++)
+            lanes[i][byte] = crc_by_table(byte << 8 * i, zeros, LANE);
+}
+
+/* The instruction has a latency of three cycles and a throughput of one: three lanes at once. */
+#define CRC_BY_INSTRUCTION(NAME, TARGET, WORD, BYTE)                                     \
+    TARGET static uint32_t NAME(uint32_t crc, const uint8_t *data, size_t size) {        \
+        for (; size >= 3 * LANE; data += 3 * LANE, size -= 3 * LANE) {                   \
+            uint32_t second = 0, third = 0;                                              \
+            for (size_t i = 0; i < LANE; i += 8) {                                       \
+                crc = (uint32_t)WORD(crc, load64(data + i));                             \
+                second = (uint32_t)WORD(second, load64(data + LANE + i));                \
+                third = (uint32_t)WORD(third, load64(data + 2 * LANE + i));              \
+            }                                                                            \
+            crc = shift_lane(shift_lane(crc) ^ second) ^ third;                          \
+        }                                                                                \
+        for (; size >= 8; data += 8, size -= 8) crc = (uint32_t)WORD(crc, load64(data)); \
+        while (size--) crc = BYTE(crc, *data++);                                         \
+        return crc;                                                                      \
+    }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <nmmintrin.h>
+CRC_BY_INSTRUCTION(crc_by_sse, __attribute__((target("sse4.2"))), _mm_crc32_u64, _mm_crc32_u8)
+static checksum fastest(void) { return __builtin_cpu_supports("sse4.2") ? crc_by_sse : crc_by_table; }
+#elif defined(_M_X64)
+#include <intrin.h>
+#include <nmmintrin.h>
+CRC_BY_INSTRUCTION(crc_by_sse, , _mm_crc32_u64, _mm_crc32_u8)
+static checksum fastest(void) {
+    int info[4];
+    __cpuid(info, 1);
+    return info[2] & 1 << 20 ? crc_by_sse : crc_by_table;
+}
+#elif defined(__aarch64__) && defined(__GNUC__) && (defined(__APPLE__) || defined(__linux__))
+#include <arm_acle.h>
+#if defined(__APPLE__)
+#define ARM_TARGET
+#define HAS_CRC 1 /* all of their 64-bit processors */
+#else
+#include <sys/auxv.h>
+#define ARM_TARGET __attribute__((target("+crc")))
+#define HAS_CRC (getauxval(AT_HWCAP) & 1 << 7) /* HWCAP_CRC32 */
+#endif
+CRC_BY_INSTRUCTION(crc_by_arm, ARM_TARGET, __crc32cd, __crc32cb)
+static checksum fastest(void) { return HAS_CRC ? crc_by_arm : crc_by_table; }
+#else
+static checksum fastest(void) { return crc_by_table; }
+#endif
+
+static checksum extend = crc_by_table;
+
+static uint32_t masked_crc(const uint8_t *data, size_t size) {
+    uint32_t crc = ~extend(0xffffffffu, data, size);
+    return (crc >> 15 | crc << 17) + MASK_DELTA;
+}
+
+/* ---- frames ---- */
+
+typedef struct {
+    uint64_t *starts; /* of each frame, and the end of the last */
+    uint32_t *crcs;   /* as they are stored */
+    size_t count, room;
+} frames;
+
+static int has_room(frames *found) {
+    if (found->count < found->room) return 1;
+    size_t room = found->room ? 2 * found->room : 1024;
+    uint64_t *starts = realloc(found->starts, (room + 1) * sizeof *starts);
+    if (starts) found->starts = starts;
+    uint32_t *crcs = starts ? realloc(found->crcs, room * sizeof *crcs) : NULL;
+    if (crcs) found->crcs = crcs;
+    if (crcs) found->room = room;
+    return crcs != NULL;
+}
+
+/* Find intact frames one behind the other, from `at` on, that start before `stop`; 0: no memory. */
+static int find_frames(frames *found, const uint8_t *data, size_t size, size_t at, size_t stop,
+                       uint64_t limit, int verify) {
+    while (at < stop && size - at >= FRAME) {
+        const uint8_t *header = data + at;
+        uint64_t length = load64(header);
+        if (masked_crc(header, 8) != load32(header + 8)) break;
+        if (length > limit || length > size - at - FRAME) break;
+        const uint8_t *payload = header + HEADER;
+        uint32_t crc = load32(payload + length);
+        if (verify && masked_crc(payload, (size_t)length) != crc) break;
+        if (!has_room(found)) return 0;
+        found->starts[found->count] = at;
+        found->crcs[found->count++] = crc;
+        at += FRAME + (size_t)length;
+    }
+    if (!has_room(found)) return 0;
+    found->starts[found->count] = at;
+    return 1;
+}
+
+static PyObject *scan(PyObject *module, PyObject *args) {
+    Py_buffer data;
+    Py_ssize_t at, stop;
+    unsigned long long limit;
+    int verify, ok = 0;
+    frames found = {0};
+    PyObject *result = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*nnKp", &data, &at, &stop, &limit, &verify)) return NULL;
+    if (at < 0 || at > data.len) {
+        PyErr_SetString(PyExc_ValueError, "the position is not in the data");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        ok = find_frames(&found, data.buf, (size_t)data.len, (size_t)at,
+                         stop < 0 ? 0 : (size_t)stop, limit, verify);
+        Py_END_ALLOW_THREADS
+        if (ok)
+            result = Py_BuildValue("y#y#", (const char *)found.starts,
+                                   (Py_ssize_t)((found.count + 1) * sizeof *found.starts),
+                                   (const char *)found.crcs,
+                                   (Py_ssize_t)(found.count * sizeof *found.crcs));
+        else
+            PyErr_NoMemory();
+    }
+    free(found.starts);
+    free(found.crcs);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+/* ---- canonical Examples: tensorflow/core/example/example.proto and feature.proto ---- */
+
+#define FIRST 0x0a /* the tags of fields 1, 2 and 3 where they have a length */
+#define SECOND 0x12
+#define THIRD 0x1a
+#define HAS_BOXES 1
+#define HAS_LISTS 2
+
+typedef struct {
+    const uint8_t *at, *end;
+} span;
+
+/* Read a varint that is as short as it can be, as protobuf writes them. */
+static int read_varint(span *in, uint64_t *value) {
+    uint64_t result = 0;
+    for (int shift = 0; in->at < in->end && shift < 64; shift += 7) {
+        uint8_t byte = *in->at++;
+        result |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte & 0x80) continue;
+        if ((shift && !byte) || (shift == 63 && byte > 1)) return 0;
+        *value = result;
+        return 1;
+    }
+    return 0;
+}
+
+/* Read the field with this tag that comes next. */
+static int read_field(span *in, uint8_t tag, span *field) {
+    uint64_t length;
+    if (in->at == in->end || *in->at != tag) return 0;
+    in->at++;
+    if (!read_varint(in, &length) || length > (uint64_t)(in->end - in->at)) return 0;
+    field->at = in->at;
+    field->end = in->at += length;
+    return 1;
+}
+
+static int is_feature(span in) {
+    span list, values;
+    uint64_t number;
+    uint8_t kind = in.at < in.end ? *in.at : 0;
+    if (kind != FIRST && kind != SECOND && kind != THIRD) return 0;
+    if (!read_field(&in, kind, &list) || in.at != in.end) return 0;
+    if (kind == FIRST) {
+        while (list.at < list.end)
+            if (!read_field(&list, FIRST, &values)) return 0;
+        return 1;
+    }
+    if (list.at == list.end) return 1;
+    if (!read_field(&list, FIRST, &values) || list.at != list.end || values.at == values.end)
+        return 0;
+    if (kind == SECOND) return (values.end - values.at) % 4 == 0;
+    while (values.at < values.end)
+        if (!read_varint(&values, &number)) return 0;
+    return 1;
+}
+
+static int is_feature_list(span in) {
+    span feature;
+    while (in.at < in.end)
+        if (!read_field(&in, FIRST, &feature) || !is_feature(feature)) return 0;
+    return 1;
+}
+
+static int has_box(span key) {
+    for (; key.end - key.at >= 5; key.at++)
+        if (!memcmp(key.at, "/bbox", 5)) return 1;
+    return 0;
+}
+
+/* Whether it is a map from keys to what `is_value` says; sets HAS_BOXES for a key with "/bbox". */
+static int is_map(span in, int (*is_value)(span), int *flags) {
+    span entry, key, value;
+    while (in.at < in.end) {
+        if (!read_field(&in, FIRST, &entry) || !read_field(&entry, FIRST, &key)) return 0;
+        if (!read_field(&entry, SECOND, &value) || entry.at != entry.end || !is_value(value))
+            return 0;
+        if (has_box(key)) *flags |= HAS_BOXES;
+    }
+    return 1;
+}
+
+static int is_example(span in, int *flags) {
+    span map;
+    if (in.at < in.end && *in.at == FIRST)
+        if (!read_field(&in, FIRST, &map) || !is_map(map, is_feature, flags)) return 0;
+    if (in.at == in.end) return 1;
+    *flags |= HAS_LISTS;
+    return read_field(&in, SECOND, &map) && is_map(map, is_feature_list, flags) &&
+           in.at == in.end;
+}
+
+/* Note which payloads are not canonical; 0 if the frames are not within the data. */
+static int check_frames(const uint8_t *data, size_t size, const uint8_t *starts, size_t count,
+                        uint8_t *odd, int *flags) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t start, end;
+        memcpy(&start, starts + 8 * i, 8);
+        memcpy(&end, starts + 8 * i + 8, 8);
+        if (end > size || start > end || end - start < FRAME) return 0;
+        span payload = {data + start + HEADER, data + end - (FRAME - HEADER)};
+        int found = 0;
+        odd[i] = !is_example(payload, &found);
+        if (!odd[i]) *flags |= found;
+    }
+    return 1;
+}
+
+static PyObject *check_examples(PyObject *module, PyObject *args) {
+    Py_buffer data, starts;
+    PyObject *result = NULL;
+    int ok = 0, flags = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*", &data, &starts)) return NULL;
+    size_t count = starts.len >= 16 ? (size_t)starts.len / 8 - 1 : 0;
+    uint8_t *odd = calloc(count ? count : 1, 1);
+    if (!odd) {
+        PyErr_NoMemory();
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        ok = check_frames(data.buf, (size_t)data.len, starts.buf, count, odd, &flags);
+        Py_END_ALLOW_THREADS
+        if (ok)
+            result = Py_BuildValue("y#i", (const char *)odd, (Py_ssize_t)count, flags);
+        else
+            PyErr_SetString(PyExc_ValueError, "a frame is not in the data");
+    }
+    free(odd);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"scan", scan, METH_VARARGS,
+     "scan(data, position, stop, limit, verify) -> (starts, crcs)\n\n"
+     "Find intact frames one behind the other: where each starts, and the last one ends, as uint64,\n"
+     "and their stored CRCs as uint32."},
+    {"check_examples", check_examples, METH_VARARGS,
+     "check_examples(data, starts) -> (odd, flags)\n\n"
+     "Say for each frame with a byte whether its payload is something other than an Example or a\n"
+     "SequenceExample as every writer writes them; and of those that are none, 1 for a key with\n"
+     "/bbox, 2 for feature lists."},
+    {0},
+};
+
+static int fill_module(PyObject *module) {
+    fill_tables();
+    extend = fastest();
+    return PyModule_AddStringConstant(module, "checksum",
+                                      extend == crc_by_table ? "table" : "instruction");
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill_module}, {0}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_frames", .m_methods = methods, .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__frames(void) { return PyModuleDef_Init(&definition); }

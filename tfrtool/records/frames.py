@@ -1,0 +1,187 @@
+"""Intact records one behind the other, found together: in C where that is built, or in Python."""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, overload
+
+from tfrtool.records.crc import MASK_DELTA, crc32c
+from tfrtool.records.framing import (
+    FOOTER_AND_HEADER,
+    FOOTER_SIZE,
+    FRAME_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    MAX_RECORD_BYTES,
+    Record,
+)
+
+native: Any = None
+"""The functions in C; None where there was no compiler when tfrtool was installed."""
+
+with suppress(ImportError):
+    from tfrtool.records import _frames
+
+    native = _frames
+
+_LENGTHS_KNOWN = 4096
+"""Lengths whose CRCs are kept; images of one dataset have some thousands of different ones."""
+
+HAS_BOXES, HAS_LISTS = 1, 2
+"""Features with ``/bbox`` in their names, and feature lists."""
+
+_NEW_RECORD = tuple.__new__  # Record's own would check what needs no check
+
+
+class Frames(Sequence[Record]):
+    """Consecutive intact records in a stretch of a stream; each is made when it is asked for.
+
+    Attributes:
+        data: the bytes.
+        starts: where each frame starts in ``data``, and where the last one ends, as uint64.
+        crcs: the masked CRCs of the payloads, as uint32.
+    """
+
+    __slots__ = ("_index", "_offset", "crcs", "data", "starts")
+
+    def __init__(
+        self, data: bytes, starts: memoryview, crcs: memoryview, index: int, offset: int
+    ) -> None:
+        """Take what was found; the first record has this index, ``data`` this offset."""
+        self.data, self.starts, self.crcs = data, starts, crcs
+        self._index, self._offset = index, offset
+
+    def __len__(self) -> int:
+        return len(self.crcs)
+
+    @overload
+    def __getitem__(self, item: int) -> Record: ...
+    @overload
+    def __getitem__(self, item: slice) -> "Frames": ...
+    def __getitem__(self, item: int | slice) -> "Record | Frames":
+        """Return a record, or the records of a slice without a step."""
+        first, end, _ = (
+            item if isinstance(item, slice) else slice(item, item + 1 or None)
+        ).indices(len(self))
+        end = max(first, end)
+        part = Frames(
+            self.data,
+            self.starts[first : end + 1],
+            self.crcs[first:end],
+            self._index + first,
+            self._offset,
+        )
+        if isinstance(item, slice):
+            return part
+        for record in part:
+            return record
+        raise IndexError(item)
+
+    def __iter__(self) -> Iterator[Record]:
+        data, offset, new = self.data, self._offset, _NEW_RECORD
+        starts = iter(self.starts.tolist())
+        start = next(starts)
+        for index, (end, crc) in enumerate(
+            zip(starts, self.crcs.tolist(), strict=True), self._index
+        ):
+            payload = data[start + HEADER_SIZE : end - FOOTER_SIZE]
+            yield new(Record, (index, offset + start, payload, crc))
+            start = end
+
+    def check_examples(self) -> tuple[bytes, int]:
+        """Say of each record with a byte whether it may be something other than an Example.
+
+        Those that are none for certain are written as every writer writes Examples and
+        SequenceExamples; `HAS_BOXES` and `HAS_LISTS` say what is among them.
+        """
+        found: tuple[bytes, int] = native.check_examples(self.data, self.starts)
+        return found
+
+
+class FrameScan:
+    """Finds intact records one behind the other, as long as they are held to their ends.
+
+    It stops at whatever is not one, or not to be believed, and makes nothing of it.
+    """
+
+    def __init__(self, limit: int, *, verify: bool) -> None:
+        """Set the longest payload, and whether the CRCs of payloads are checked."""
+        self._limit, self._verify = limit, verify
+        self._known: dict[int, int] = {}  # lengths and their masked CRCs
+
+    def find(
+        self, data: bytes, position: int, stop: int, index: int, offset: int
+    ) -> tuple[Sequence[Record], int]:
+        """Return the records from a position on that start before ``stop``, and where they end.
+
+        The first has this index; ``data`` is at this offset of the stream.
+        """
+        if native is None:
+            return self._find(data, position, stop, index, offset)
+        found, crcs = native.scan(data, position, stop, self._limit, self._verify)
+        starts = memoryview(found).cast("Q")
+        return Frames(data, starts, memoryview(crcs).cast("I"), index, offset), starts[-1]
+
+    def _find(
+        self, data: bytes, position: int, stop: int, index: int, offset: int
+    ) -> tuple[list[Record], int]:
+        """Do so in Python; the hot path of the whole tool where there is no native code.
+
+        A record costs two CRCs, one copy of its payload, and as little else as Python allows: the
+        CRC of a length that was met before is looked up, and a payload's CRC is unpacked together
+        with the next header, for which the last record that is held is left out.
+        """
+        verify, limit, known, new = self._verify, self._limit, self._known, _NEW_RECORD
+        records: list[Record] = []
+        filled = min(len(data), stop) - HEADER_SIZE
+        if position > filled:
+            return records, position
+        length, length_crc = HEADER.unpack_from(data, position)
+        while True:
+            if known.get(length) != length_crc:
+                crc = crc32c(data[position : position + 8])  # a call would cost as much again
+                crc = (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
+                if length > limit or crc != length_crc:
+                    break
+                if len(known) == _LENGTHS_KNOWN:
+                    known.clear()
+                known[length] = length_crc
+            end = position + HEADER_SIZE + length
+            after = end + FOOTER_SIZE
+            if after > filled:
+                break
+            payload = data[position + HEADER_SIZE : end]
+            payload_crc, next_length, next_crc = FOOTER_AND_HEADER.unpack_from(data, end)
+            if verify:
+                crc = crc32c(payload)
+                if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != payload_crc:
+                    break
+            records.append(new(Record, (index, offset + position, payload, payload_crc)))
+            index += 1
+            position, length, length_crc = after, next_length, next_crc
+        return records, position
+
+
+def bytes_of(records: Sequence[Record]) -> int:
+    """Return how many bytes the payloads of consecutive records have together."""
+    if isinstance(records, Frames):
+        return int(records.starts[-1] - records.starts[0]) - FRAME_SIZE * len(records)
+    return sum(len(record.payload) for record in records)
+
+
+def crcs_of(records: Sequence[Record]) -> memoryview | bytes:
+    """Return the masked CRCs of the payloads, as uint32."""
+    if isinstance(records, Frames):
+        return records.crcs
+    return array("I", [record.payload_crc for record in records]).tobytes()
+
+
+def frame_starts(data: bytes) -> memoryview | None:
+    """Return where frames start, one behind the other, and where the last one ends, as uint64.
+
+    Payloads are not checked. None without native code.
+    """
+    if native is None:
+        return None
+    starts, _ = native.scan(data, 0, len(data), MAX_RECORD_BYTES, False)
+    return memoryview(starts).cast("Q")
