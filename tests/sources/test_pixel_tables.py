@@ -42,6 +42,15 @@ def _open(path: Path, **options: Any) -> Source:
     return open_source(str(path), LabelFrom.FOLDER, path.parent, options=SourceOptions(**options))
 
 
+@pytest.mark.parametrize("count", [6, 17, 200])
+def test_cells_that_are_not_of_square_images(count: int, tmp_path: Path) -> None:
+    """The error has the row and how many pixels it has, however few."""
+    rows = [(n, " ".join(map(str, range(count)))) for n in range(2)]
+    table = _write(tmp_path / "pixels.csv", "label,pixels", rows)
+    with pytest.raises(SourceError, match=rf"row 2: {count} pixels are not .* square image"):
+        _open(table)
+
+
 @pytest.mark.parametrize("header", ["emotion,pixels,Usage", "emotion, Usage, pixels"])
 def test_pixels_in_a_cell(header: str, tmp_path: Path) -> None:
     """FER2013's splits come from its usage, the labels from its emotions; pixels are exact."""

@@ -34,14 +34,16 @@ from tfrtool.storage.opening import open_regular, size_of_file
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
-_CELL_NAMES = ("pixels", "pixel", "pixel_values", "image", "img")
+_FEWEST_PIXELS = 16
+_CELL_NAMES = {"pixels": 2, "pixel": 2, "pixel_values": 2, "image": 16, "img": 16}
+"""Columns of all pixels of an image, and the fewest numbers that show that a cell has them."""
+
 _PIXEL_NAME = re.compile(r"(?:pixel|pix|px|p)?[-_ ]?([0-9]+)(?:[-_x]([0-9]+))?", re.IGNORECASE)
-_CELL = re.compile(r"\s*\[?\s*[0-9]+(?:[\s,]+[0-9.]+){15,}\s*,?\s*\]?\s*")
+_NUMBER = re.compile(r"-?[0-9][0-9.]*")
 _LABELS = ("emotion",)
 _SPLITS = ("usage",)
 _FER_SPLITS = {"publictest": "validation", "privatetest": "test"}
 _NUMBERS_OF_ROWS = frozenset({"", "id", "index", "image_id", "imageid", "unnamed: 0"})
-_FEWEST_PIXELS = 16
 _NUMBERED = tuple(bytes(range(first, first + _FEWEST_PIXELS)) for first in (0, 1))
 _SHOWN = 5
 
@@ -204,12 +206,18 @@ def _pixel_columns(names: Sequence[str]) -> Sequence[int]:
 
 def _pixel_cell(names: Sequence[str], cells: Sequence[str]) -> Sequence[int]:
     """Return the column that has all pixels in a cell."""
-    known = dict(zip(names, cells, strict=False))
-    for name in _CELL_NAMES:
-        for number, column in enumerate(names):
-            if column.lower() == name and _CELL.fullmatch(known.get(column, "")):
-                return (number,)
+    for name, fewest in _CELL_NAMES.items():
+        for number, (column, cell) in enumerate(zip(names, cells, strict=False)):
+            if column.lower() == name:
+                texts = _texts_in(cell)
+                if len(texts) >= fewest and all(map(_NUMBER.fullmatch, texts)):
+                    return (number,)
     return ()
+
+
+def _texts_in(cell: str) -> list[str]:
+    """Return the numbers in a cell of all pixels, as they are written."""
+    return cell.strip("[] \t\n").replace(",", " ").split()
 
 
 def _images_of(
@@ -253,7 +261,7 @@ def _read_pixels(
     """Return the pixels of a row, and why it has none."""
     texts = [cells[number] for number in form.pixels]
     if len(texts) == 1:
-        texts = texts[0].strip("[] \t\n").replace(",", " ").split()
+        texts = _texts_in(texts[0])
     values = _pixels_in(texts)
     if values is None:
         wrong = next((text for text in texts if _pixels_in([text]) is None), "")
