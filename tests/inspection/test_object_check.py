@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeShard
+from tests.emulators import Bucket
 from tests.examples.strategies import float32, int64, string
 from tests.objects_written import changed, name_classes, object_record
 from tests.records.strategies import offsets_of
@@ -17,6 +18,7 @@ from tfrtool.examples.objects.record_features import Layout
 from tfrtool.examples.roles import LabelNames
 from tfrtool.inspection.verify.verify import verify
 from tfrtool.records.framing import FaultKind
+from tfrtool.storage.remote_path import remote_path
 
 TWO = [(16, 24, 80, 72, 0), (8, 8, 40, 48, 2)]
 XMIN, XMAX = "image__object__bbox__xmin", "image__object__bbox__xmax"
@@ -99,7 +101,7 @@ def test_sizes_are_those_of_images(make_shard: MakeShard) -> None:
     assert "feature 'image/encoded'" in verdict.faults[1].message
 
 
-def test_other_names_of_label_maps(tmp_path: Path) -> None:
+def test_other_names_of_label_maps(tmp_path: Path, bucket: Bucket) -> None:
     """Roboflow's CELLS_label_map.pbtxt is found like label_map.pbtxt, in folders of splits too."""
     for name, folder in (("cells_label_map.pbtxt", "a/train"), ("tf_label_map.pbtxt", "b")):
         (tmp_path / folder).mkdir(parents=True)
@@ -107,6 +109,10 @@ def test_other_names_of_label_maps(tmp_path: Path) -> None:
         assert object_names(tmp_path / folder) == {1: name}
     assert object_names(tmp_path / "a") == {1: "cells_label_map.pbtxt"}
     assert LabelNames.read(tmp_path / "b", "image/class/label").names == ("", "tf_label_map.pbtxt")
+    bucket.put_folder(tmp_path, "maps/")
+    stored = remote_path(f"{bucket.url}/maps")
+    assert object_names(stored / "a") == {1: "cells_label_map.pbtxt"}
+    assert LabelNames.read(stored / "b", "image/class/label").names == ("", "tf_label_map.pbtxt")
     (tmp_path / "b" / "label_map.pbtxt").write_text(label_map_text({1: "usual"}))
     assert object_names(tmp_path / "b") == {1: "usual"}
     (tmp_path / "a" / "train" / "b_label_map.pbtxt").write_text(label_map_text({1: "other"}))

@@ -4,10 +4,9 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import DatasetError, printable
@@ -70,24 +69,27 @@ def find_label_map(directory: AnyPath) -> AnyPath:
     """Return the label map in a folder, or else in one of its folders of splits.
 
     It is ``label_map.pbtxt``, or the only file whose name ends so, as Roboflow's
-    ``cells_label_map.pbtxt``. Without any, return where it would be, as always in a store.
+    ``cells_label_map.pbtxt``. Without any, return where it would be.
     """
-    usual = directory / LABEL_MAP
-    if not isinstance(directory, Path) or usual.exists():
-        return usual
-    folders = [directory]
+    usual, folders = directory / LABEL_MAP, [directory]
     with contextlib.suppress(OSError):
-        entries = islice(directory.iterdir(), _MOST_ENTRIES)
-        folders += sorted(one for one in entries if split_named(one.name) and one.is_dir())
+        if usual.is_file():
+            return usual
+        folders += sorted(
+            one for one in _entries(directory) if split_named(one.name) and one.is_dir()
+        )
     for folder in folders:
         with contextlib.suppress(OSError):
-            files = islice(folder.iterdir(), _MOST_ENTRIES)
-            maps = [one for one in files if one.name.lower().endswith(LABEL_MAP)]
+            maps = [one for one in _entries(folder) if one.name.lower().endswith(LABEL_MAP)]
             if len(maps) > 1:
                 maps = [one for one in maps if one.name in (LABEL_MAP, f"tf_{LABEL_MAP}")]
             if len(maps) == 1 and maps[0].is_file():
                 return maps[0]
     return usual
+
+
+def _entries(folder: AnyPath) -> Iterator[AnyPath]:
+    return islice(folder.iterdir(), _MOST_ENTRIES)
 
 
 def object_names(directory: AnyPath) -> dict[int, str]:
