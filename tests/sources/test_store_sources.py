@@ -21,7 +21,12 @@ TREE = {
     f"pets/{kind}/{number}.jpg": image_bytes(tint=number)
     for kind in ("cat", "dog")
     for number in range(5)
-} | {"pets/.hidden/1.jpg": b"", "pets/readme.txt": b"text"}
+} | {
+    "pets/.hidden/1.jpg": b"",
+    "pets/readme.txt": b"text",
+    "pets/cat/IMG_1": image_bytes(),
+    "pets/dog/model.bin": b"numbers",
+}
 
 
 def opened(place: str, scratch: Path, root: Path | None = None) -> Source:
@@ -31,7 +36,10 @@ def opened(place: str, scratch: Path, root: Path | None = None) -> Source:
 
 @pytest.mark.parametrize("form", WRITERS)
 def test_same_as_here(form: str, bucket: Bucket, tmp_path: Path) -> None:
-    """A folder or an archive in a bucket gives the items of one here, with their bytes."""
+    """A folder or an archive in a bucket gives the items of one here, with their bytes.
+
+    Images without a file name extension are rejected alike.
+    """
     local = WRITERS[form](tmp_path / "it", TREE)
     if local.is_dir():
         bucket.put_folder(local, "some/it/")
@@ -42,6 +50,8 @@ def test_same_as_here(form: str, bucket: Bucket, tmp_path: Path) -> None:
     there = opened(f"{bucket.url}/some/it", tmp_path / "scratch")
     assert labelled(here) == labelled(there)
     assert len(there.items) == 10
+    assert (here.rejected, here.ignored) == (there.rejected, there.ignored)
+    assert [(one.key, "JPEG" in one.reason) for one in there.rejected] == [("pets/cat/IMG_1", True)]
     assert contents(here) == contents(there)
     again = pickle.loads(pickle.dumps(there.reader))
     assert again.read(there.items[3]) == contents(there)[there.items[3].key]

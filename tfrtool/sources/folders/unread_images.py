@@ -7,7 +7,7 @@ from tfrtool.sources.folders.listing import FolderReader
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.image_brand import BRAND_BYTES, image_brand
 from tfrtool.storage.opening import open_descriptor
-from tfrtool.storage.remote_path import is_url
+from tfrtool.storage.remote_path import is_url, remote_path
 
 _UNSUPPORTED = {
     **dict.fromkeys(("jp2", "j2k", "j2c", "jpf", "jpx", "jpm"), "JPEG 2000"),
@@ -48,8 +48,8 @@ _SIGNATURES = (
 def why_unread(key: str, reader: ItemReader) -> str | None:
     """Return why a file that looks like an image is not read; None if it doesn't look like one.
 
-    It looks like one by its name, or else by its first bytes if it is a file of this machine.
-    Archives look at the first bytes of their members when they list them.
+    It looks like one by its name, or else by its first bytes. Archives look at those of their
+    members when they list them.
 
     Args:
         key: path of the file below its source, which `is_image_name` doesn't accept.
@@ -59,8 +59,7 @@ def why_unread(key: str, reader: ItemReader) -> str | None:
     def read_head() -> bytes:
         if not isinstance(reader, FolderReader):
             return b""
-        path = reader.describe(Item(key=key, label="-", bytes=0))
-        return b"" if is_url(path) else _head_of(path)
+        return _head_of(reader.describe(Item(key=key, label="-", bytes=0)))
 
     return why_unread_by_head(key, read_head)
 
@@ -81,6 +80,9 @@ def why_unread_by_head(key: str, read_head: Callable[[], bytes]) -> str | None:
 
 def _head_of(path: str) -> bytes:
     try:
+        if is_url(path):
+            remote = remote_path(path)
+            return remote.store.read_range(remote.key, 0, BRAND_BYTES)
         descriptor = open_descriptor(path)
         try:
             return os.read(descriptor, BRAND_BYTES)
