@@ -177,6 +177,19 @@ def test_splits_of_a_source_can_be_ignored(tmp_path: Path) -> None:
     assert [*alone.splits] == ["train"]
 
 
+def test_a_source_that_is_named_like_a_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A note says that its images are in train, and which option puts them elsewhere."""
+    write_class_folders(tmp_path / "in" / "test", count=2)
+    words = ["write", str(tmp_path / "in" / "test"), str(tmp_path / "out"), "--dry-run"]
+    assert main(words) == 0
+    assert "all images are in split train; use --split test=1" in capsys.readouterr().err
+    for more in (["--split", "test=1"], ["--ignore-splits"]):
+        assert main([*words, *more]) == 0
+        assert "split train" not in capsys.readouterr().err
+
+
 def test_a_split_without_labels(tmp_path: Path) -> None:
     """Its images have TFDS' label -1; without splits they would be in training, and are skipped."""
     for split in ("seg_train", "seg_test"):

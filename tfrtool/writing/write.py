@@ -10,6 +10,7 @@ from tfrtool.engines.engine import Engine
 from tfrtool.engines.pool import cores
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.images.recipe import Encode
+from tfrtool.records.split_names import split_named
 from tfrtool.sources.folders.name_pattern import parse_label_from
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import with_splits_merged
@@ -156,6 +157,12 @@ def _open(argument: str, options: WriteOptions, scratch: Path) -> tuple[Source, 
             path=argument,
             hint="remove --split to keep them, or use --ignore-splits",
         )
+    split = split_named(as_path(argument).absolute().stem)
+    if split not in (None, "train") and not (
+        source.splits or options.splits or options.ignore_splits
+    ):
+        notice = f"all images are in split train; use --split {split}=1 if they are of {split}"
+        source = replace(source, notices=(*source.notices, notice))
     if source.pixels and options.recipe.encode is Encode.KEEP:
         options = replace(options, encode="png")
     return source, options
