@@ -36,7 +36,6 @@ from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import is_url
 from tfrtool.training.evaluate_options import PredictOptions
 from tfrtool.training.record_images import RecordImage, read_record_images
-from tfrtool.training.tasks import TASKS
 
 if TYPE_CHECKING:
     from tfrtool.loading.options import PathLike
@@ -101,6 +100,8 @@ class Prediction:
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the object that ``predict --json`` prints."""
+        from tfrtool.training.tasks import TASKS
+
         path: dict[str, Any] = {"path": self.path}
         if self.record is not None:
             path |= {"record": self.record, "name": self.name}
@@ -149,6 +150,8 @@ def predict_files(
 ) -> Iterator[Prediction]:
     """Do what `predict` does, for files from `find_images`."""
     import numpy as np
+
+    from tfrtool.training.tasks import TASKS
 
     task, names = TASKS[saved.facts.task], saved.facts.output_names
     run, done = saved.graph(), 0

@@ -1,13 +1,11 @@
-"""What a model predicts: a class, several, or numbers; each task has its head, loss and figures.
-
-`TASKS` has all of them. Keras is imported only by what builds or trains a model.
-"""
+"""What a model predicts: a class, several, or numbers; each task has its head, loss and figures."""
 
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import keras
 import numpy as np
 
 from tfrtool.errors import DatasetError, UsageError, printable, some_of
@@ -25,15 +23,44 @@ if TYPE_CHECKING:
 _NAMES_SHOWN = 10
 
 
-class _ClassTask:
-    """A probability for each class."""
+class _ModelTask:
+    """Outputs of a model, and labels that they are compared with."""
 
-    activation: ClassVar[str]
-    least_classes: ClassVar[int]
-    allows_single_output: ClassVar[bool]  # for two classes: the probability of the second
-    is_ranked: ClassVar[bool]  # whether mean average precision is measured
+    activation: ClassVar[str | None] = None  # of the last layer
+    head_name: ClassVar[str] = "value"
+    allows_single_output: ClassVar[bool] = False  # for two classes: the probability of the second
+    is_ranked: ClassVar[bool] = False  # whether mean average precision is measured
     names_by_default: ClassVar[tuple[str, ...]] = ()  # of outputs
     mistake_figure: ClassVar[str] = "probability"
+    left_out: ClassVar[tuple[str, ...]] = ()  # fields of an `ImageResult`
+
+    def head(self, units: int) -> Any:
+        """Return a new last layer."""
+        activation = "sigmoid" if units == 1 and self.activation else self.activation
+        return keras.layers.Dense(
+            units, activation=activation, name=self.head_name, dtype="float32"
+        )
+
+    def finish(self, output: Any, *, classes: int, outputs: "Outputs") -> Any:
+        """Return probabilities or numbers, from the output of a model's last layer."""
+        is_single = self.allows_single_output and output.shape[-1] == 1 and classes == 2
+        if outputs == "logits" and self.activation:
+            activation = "sigmoid" if is_single else self.activation
+            output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
+        return keras.ops.concatenate([1.0 - output, output], axis=-1) if is_single else output
+
+    def result_json(self, result: ImageResult) -> Mapping[str, Any]:
+        """Return a line of predictions.jsonl."""
+        values = rounded_values(to_json_values(result))
+        return {name: value for name, value in values.items() if name not in self.left_out}
+
+
+class _ClassTask(_ModelTask):
+    """A probability for each class."""
+
+    head_name = "probabilities"
+    left_out = ("value", "predicted_value")
+    least_classes: ClassVar[int]
     plan_note: ClassVar[str] = ""
 
     def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
@@ -46,42 +73,13 @@ class _ClassTask:
                 found=", ".join(dataset.class_names),
             )
 
-    def head(self, units: int) -> Any:
-        """Return a new last layer."""
-        import keras
-
-        activation = "sigmoid" if units == 1 else self.activation
-        return keras.layers.Dense(
-            units, activation=activation, name="probabilities", dtype="float32"
-        )
-
-    def finish(self, output: Any, *, classes: int, outputs: "Outputs") -> Any:
-        """Return the probability of each class, from the output of a model's last layer."""
-        import keras
-
-        single = self.allows_single_output and output.shape[-1] == 1 and classes == 2
-        if outputs == "logits":
-            activation = "sigmoid" if single else self.activation
-            output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
-        return keras.ops.concatenate([1.0 - output, output], axis=-1) if single else output
-
-    def check_outputs(self, name: str, outputs: Any) -> None:
-        """Raise a `UsageError` if a user's model does not return probabilities."""
-        if not ((outputs >= 0).all() and (outputs <= 1).all()):
-            raise UsageError(
-                f"{name} does not return probabilities",
-                expected="numbers from 0 to 1, as from softmax or sigmoid",
-                found=f"{outputs.min():.3g} to {outputs.max():.3g}",
-                hint="use --outputs logits if its last layer has no activation",
-            )
-
     def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return what ``train`` prints of the classes: a title and a text."""
+        """Return what ``train`` prints of the outputs: a title and a text."""
         shown = some_of([*map(printable, names)], _NAMES_SHOWN)
         return "classes", f"{len(names)} ({shown}){self.plan_note}"
 
     def output_numbers(self, names: Sequence[str], dataset: "DatasetFacts") -> Any:
-        """Return the model's number for each of the dataset's classes, by their names."""
+        """Return the number of the output for each of a dataset's classes, by their names."""
         numbers = {name: number for number, name in enumerate(names)}
         unknown = [name for name in dataset.class_names if name not in numbers]
         if unknown:
@@ -92,6 +90,16 @@ class _ClassTask:
                 found=some_of(unknown, 5),
             )
         return np.array([numbers[name] for name in dataset.class_names])
+
+    def check_outputs(self, name: str, outputs: Any) -> None:
+        """Raise a `UsageError` if a user's model does not return probabilities."""
+        if not ((outputs >= 0).all() and (outputs <= 1).all()):
+            raise UsageError(
+                f"{name} does not return probabilities",
+                expected="numbers from 0 to 1, as from softmax or sigmoid",
+                found=f"{outputs.min():.3g} to {outputs.max():.3g}",
+                hint="use --outputs logits if its last layer has no activation",
+            )
 
     def figures(self, report: Any, top_k: int) -> list[tuple[str, str]]:
         """Return what ``evaluate`` prints above its tables: names and figures."""
@@ -108,13 +116,13 @@ class _ClassTask:
         ]
 
     def mistake_text(self, result: ImageResult) -> str:
-        """Return the probability of a wrong prediction."""
+        """Return the `mistake_figure` of an image."""
         return figure_text(result.probability)
 
     def prediction_fields(self, names: Sequence[str], outputs: Any, top: int) -> dict[str, Any]:
         """Return the fields of a `Prediction`, from a model's outputs for an image."""
         order = np.argsort(-outputs, kind="stable")[:top]
-        return {"classes": {names[one]: float(outputs[one]) for one in order}}
+        return {"classes": {names[number]: float(outputs[number]) for number in order}}
 
     def prediction_json(self, prediction: Any) -> dict[str, Any]:
         """Return what ``predict --json`` prints of a prediction."""
@@ -131,13 +139,11 @@ class _ClassTask:
 class SingleLabel(_ClassTask):
     """An image has exactly one class."""
 
-    activation, least_classes, allows_single_output, is_ranked = "softmax", 2, True, False
+    activation, least_classes, allows_single_output = "softmax", 2, True
     tally = SingleLabelTally
 
     def losses(self, labels: Any, scores: Any, smoothing: float = 0.0) -> Any:
         """Return the loss of each image; labels are class numbers, or float32 [n, classes]."""
-        import keras
-
         vectors = len(labels.shape) == 2
         if not (smoothing or vectors):
             return keras.losses.sparse_categorical_crossentropy(labels, scores)
@@ -164,73 +170,47 @@ class SingleLabel(_ClassTask):
 class MultiLabel(_ClassTask):
     """An image has any number of classes."""
 
-    activation, least_classes, allows_single_output, is_ranked = "sigmoid", 1, False, True
+    activation, least_classes, is_ranked = "sigmoid", 1, True
     tally = MultiLabelTally
     plan_note = ", multi-label: sigmoid and binary cross-entropy"
 
     def losses(self, labels: Any, scores: Any, smoothing: float = 0.0) -> Any:
         """Return the loss of each image, the mean over the classes."""
-        import keras
-
         return keras.losses.binary_crossentropy(labels, scores, label_smoothing=smoothing)
 
     def metrics(self) -> list[Any]:
         """Return the metrics of an epoch."""
-        import keras
-
         return [keras.metrics.BinaryAccuracy(name="accuracy")]
 
-    def result_json(self, result: ImageResult) -> Mapping[str, Any]:
-        """Return a line of predictions.jsonl."""
-        return _without(result, "value", "predicted_value")
 
-
-class Regression:
+class Regression(_ModelTask):
     """An image has one or several numbers."""
 
-    allows_single_output, is_ranked = False, False
-    tally = ValueTally
     names_by_default, mistake_figure = ("value",), "error"
+    left_out = ("labels", "predicted", "probabilities")
+    tally = ValueTally
 
-    def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
+    def check_training(self, options: "TrainOptions", _: "DatasetFacts") -> None:
         """Raise a `UsageError` for options that need classes."""
-        del dataset
         for name in ("head", "outputs", "label_smoothing", "balance_classes"):
             if getattr(options, name):
                 raise UsageError(f"{option_name(name)} cannot be used with --task regression")
 
-    def head(self, units: int) -> Any:
-        """Return a new last layer."""
-        import keras
+    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return what ``train`` prints of the outputs: a title and a text."""
+        return "target", f"{some_of([*map(printable, names)], _NAMES_SHOWN)}, regression"
 
-        return keras.layers.Dense(units, name="value", dtype="float32")
-
-    def finish(self, output: Any, *, classes: int, outputs: "Outputs") -> Any:
-        """Return the output of a model's last layer."""
-        del classes, outputs
-        return output
-
-    def check_outputs(self, name: str, outputs: Any) -> None:
-        """Raise a `UsageError` if a user's model does not return finite numbers."""
-        if not np.isfinite(outputs).all():
-            raise UsageError(f"{name} returns values that are not finite")
-
-    def losses(self, labels: Any, outputs: Any, smoothing: float = 0.0) -> Any:
+    def losses(self, labels: Any, outputs: Any, _: float = 0.0) -> Any:
         """Return the loss of each image, the mean over the numbers."""
-        import keras
-
-        del smoothing
         return keras.losses.mean_squared_error(labels, outputs)
 
     def metrics(self) -> list[Any]:
         """Return the metrics of an epoch."""
-        import keras
-
         mae, rmse = keras.metrics.MeanAbsoluteError, keras.metrics.RootMeanSquaredError
         return [mae(name="mae"), rmse(name="rmse")]
 
     def output_numbers(self, names: Sequence[str], dataset: "DatasetFacts") -> Any:
-        """Return the number of the model's output for each of the dataset's targets.
+        """Return the number of the output for each of a dataset's targets.
 
         A single one may have any name, as may those of a function that decodes records.
         """
@@ -246,46 +226,35 @@ class Regression:
             )
         return np.arange(len(targets))
 
-    def figures(self, report: Any, top_k: int) -> list[tuple[str, str]]:
+    def check_outputs(self, name: str, outputs: Any) -> None:
+        """Raise a `UsageError` if a user's model does not return finite numbers."""
+        if not np.isfinite(outputs).all():
+            raise UsageError(f"{name} returns values that are not finite")
+
+    def figures(self, report: Any, _: int) -> list[tuple[str, str]]:
         """Return what ``evaluate`` prints above its tables: names and figures."""
-        del top_k
         errors = ("loss", report.loss), ("MAE", report.mae), ("RMSE", report.rmse)
         return [*((name, f"{value:.6g}") for name, value in errors), ("R2", figure_text(report.r2))]
 
-    def result_json(self, result: ImageResult) -> Mapping[str, Any]:
-        """Return a line of predictions.jsonl."""
-        return _without(result, "labels", "predicted", "probabilities")
-
     def mistake_text(self, result: ImageResult) -> str:
-        """Return the error of a prediction."""
+        """Return the `mistake_figure` of an image."""
         return f"{math.sqrt(result.loss):.6g}"
 
-    def prediction_fields(self, names: Sequence[str], outputs: Any, top: int) -> dict[str, Any]:
+    def prediction_fields(self, names: Sequence[str], outputs: Any, _: int) -> dict[str, Any]:
         """Return the fields of a `Prediction`, from a model's outputs for an image."""
-        del top
         return {"value": named_values(names, outputs)}
 
     def prediction_json(self, prediction: Any) -> dict[str, Any]:
         """Return what ``predict --json`` prints of a prediction."""
         return {"value": prediction.value}
 
-    def prediction_cells(self, prediction: Any, width: int) -> list[str]:
+    def prediction_cells(self, prediction: Any, _: int) -> list[str]:
         """Return what ``predict`` prints of a prediction."""
-        del width
         if isinstance(prediction.value, Mapping):
             return [f"{printable(name)} {one:.6g}" for name, one in prediction.value.items()]
         return [f"{prediction.value:.6g}"]
-
-    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return what ``train`` prints of the numbers: a title and a text."""
-        return "target", f"{some_of([*map(printable, names)], _NAMES_SHOWN)}, regression"
 
 
 TASKS: Mapping[Task, SingleLabel | MultiLabel | Regression] = MappingProxyType(
     {Task.SINGLE: SingleLabel(), Task.MULTI: MultiLabel(), Task.REGRESSION: Regression()}
 )
-
-
-def _without(result: ImageResult, *names: str) -> Mapping[str, Any]:
-    values = to_json_values(result)
-    return {name: rounded_values(value) for name, value in values.items() if name not in names}

@@ -38,7 +38,6 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
     Exit code 3 means that some images can't be read, and 1 that none can.
     """
     from tfrtool.training.prediction import find_images
-    from tfrtool.training.tasks import TASKS
 
     check_backend()
     files = find_images(images)
@@ -47,6 +46,7 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
             from tfrtool.loading.tensors import start_devices
             from tfrtool.training.own_model_file import load_any_model
             from tfrtool.training.prediction import predict_files
+            from tfrtool.training.tasks import TASKS
 
             start_devices()
         bars(activity("loading the model"))
