@@ -98,31 +98,22 @@ class DatasetFacts(Shown):
         return self.label_form.task
 
     @property
-    def is_regression(self) -> bool:
-        """Whether labels are numbers to predict."""
-        return self.task is Task.REGRESSION
-
-    @property
     def label_forms(self) -> dict[str, LabelForm]:
         """How labels are stored, by feature."""
         return dict(self.label_form.parts) or {self.label_feature: self.label_form}
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Names of the numbers to predict, in their order; NAME[0], NAME[1] ... for a vector."""
-        if not self.is_regression:
-            return ()
-        names = []
-        for feature, form in self.label_forms.items():
-            name = feature or "value"
-            numbers = range(form.width or 0)
-            names += [name] if form.width is None else [f"{name}[{n}]" for n in numbers]
-        return tuple(names)
+        """Names of the numbers to predict, in their order; none for classes."""
+        forms = self.label_forms.items()
+        return tuple(name for key, form in forms for name in form.target_names(key or "value"))
 
     @property
     def label_bytes(self) -> int:
         """Size of a label in memory, in bytes."""
-        return 8 if self.task is Task.SINGLE else 4 * len(self.targets or self.class_names)
+        if self.label_form.is_class_number:
+            return 8
+        return 4 * len(self.targets or self.class_names)
 
     @property
     def decode_function(self) -> Callable[[Any], Any] | None:

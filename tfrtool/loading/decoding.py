@@ -18,7 +18,7 @@ from tfrtool.errors import DatasetError, TfrtoolError, printable
 from tfrtool.examples.example import feature_key, feature_name, parse_message
 from tfrtool.images.header import limit_problem
 from tfrtool.loading.dataset_facts import DatasetFacts
-from tfrtool.loading.labels import Task, label_tensor
+from tfrtool.loading.labels import label_tensor
 from tfrtool.loading.options import Decoding, ImageSize, Rescale, image_shape
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import Compression
@@ -151,7 +151,7 @@ def record_decoder(dataset: DatasetFacts, *, parsed: bool = False) -> Callable[[
 
         def decode_own(record: Tensor) -> Batch:
             image, label = function(record)
-            if dataset.task is Task.SINGLE:
+            if dataset.label_form.is_class_number:
                 label = tf.gather(tf.range(len(dataset.class_names), dtype=tf.int64), label)
             return image, label
 

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from tfrtool.errors import DatasetError, some_of
 from tfrtool.examples.content import is_text
@@ -35,6 +35,11 @@ class Task(enum.Enum):
     SINGLE = "single-label"
     MULTI = "multi-label"
     REGRESSION = "regression"
+
+    @property
+    def option(self) -> Literal["classification", "regression"]:
+        """The value of the option ``task`` for such labels."""
+        return "regression" if self is Task.REGRESSION else "classification"
 
 
 class LabelEncoding(enum.Enum):
@@ -68,8 +73,13 @@ class LabelForm:
         return Task.MULTI if several else Task.SINGLE
 
     @property
+    def is_class_number(self) -> bool:
+        """Whether a label is loaded as the number of its class."""
+        return self.task is Task.SINGLE
+
+    @property
     def is_vector(self) -> bool:
-        """Whether there is a value for each class."""
+        """Whether a value for each class is stored."""
         return self.encoding in (LabelEncoding.ONE_HOT, LabelEncoding.MULTI_HOT)
 
     @property
@@ -96,6 +106,12 @@ class LabelForm:
         shown = some_of([*map(str, self.numbers)], 6)
         classes = f"classes 0 to {len(self.numbers) - 1}" if len(self.numbers) > 1 else "class 0"
         return tuple(filter(None, (form, shown and f"labels {shown} are {classes}")))
+
+    def target_names(self, feature: str) -> list[str]:
+        """Return names of the numbers to predict in a feature; for a vector NAME[0], NAME[1] ..."""
+        if self.encoding is not LabelEncoding.VALUE:
+            return []
+        return [feature] if self.width is None else [f"{feature}[{n}]" for n in range(self.width)]
 
     def parsing(self) -> Any:
         """Return how TensorFlow parses the feature."""

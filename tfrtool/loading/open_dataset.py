@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tfrtool.declare import takes
@@ -63,11 +64,7 @@ from tfrtool.storage.remote_path import AnyPath, RemotePath
 _DECODED = ("image/jpeg", "image/png", "image/gif", "image/bmp", "image/webp")
 """What ``tf.io.decode_image`` takes."""
 
-_EXPECTED = {
-    "image": "a JPEG, PNG, GIF, BMP or WebP file, or uint8 pixels with a height and width",
-    "label": "int64, text or a vector of 0 and 1, or float32 for --task regression",
-    "number": "int64 or float32, for --task regression",
-}
+_IMAGE = "a JPEG, PNG, GIF, BMP or WebP file, or uint8 pixels with a height and width"
 _SHOWN = 6
 
 
@@ -108,7 +105,7 @@ def opened(dataset: Any, options: FeatureOptions) -> Dataset:
         raise UsageError("an open dataset has its shard cache already")
     if options.image_feature or options.label_feature or options.decode_function:
         raise UsageError("an open dataset has its image and label features already")
-    if getattr(options, "task", None) and _is_regression(options) != dataset.is_regression:
+    if getattr(options, "task", None) not in (None, dataset.task.option):
         raise UsageError(f"an open dataset has its task already: {dataset.task.value}")
     return dataset
 
@@ -222,8 +219,8 @@ def _with_features(
     """Find image and label in the first record that has both, and how they are stored."""
     root, described = dataset.directory, _described(dataset.directory)
     wanted_image, wanted_label = options.image_feature, options.label_feature
-    regression = _is_regression(options)
-    if regression and wanted_label is None:
+    kind = _label_kind(options)
+    if kind.needs_feature and wanted_label is None:
         raise UsageError("regression requires --label-feature")
     problem: TfrtoolError = DatasetError("the first records can't be parsed", path=root)
     first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
@@ -240,14 +237,12 @@ def _with_features(
         labels = named or [first.roles.label or next(others, "")]
         field = field_at(described, image)
         form = _image_form(features, image, field) if image in features else None
-        usable = _is_number if regression else _is_label
-        bad = [name for name in labels if name not in features or not usable(features[name])]
+        bad = [name for name in labels if name not in features or not kind.fits(features[name])]
         if form and not bad:
             break
         label = next(iter(bad), "")
-        role, name = ("label", label) if form else ("image", image)
-        kind = "number" if regression and role == "label" else role
-        problem = problem if number else _unclear(root, features, role, name, _EXPECTED[kind])
+        unclear = ("label", label, kind.expected) if form else ("image", image, _IMAGE)
+        problem = problem if number else _unclear(root, features, *unclear)
     else:
         raise problem
     label = ",".join(labels)
@@ -258,36 +253,9 @@ def _with_features(
         image_form=form,
         objects=tuple(filter(of_objects, features)) if has_boxes(features) else (),
     )
-    if regression:
-        return replace(dataset, label_form=_value_form({name: features[name] for name in labels}))
-    label_form, unlabeled = _class_form(dataset, described, labels, features, skip)
+    found = {name: features[name] for name in labels}
+    label_form, unlabeled = kind.find_form(dataset, described, found, skip)
     return replace(dataset, label_form=label_form, unlabeled_splits=unlabeled)
-
-
-def _class_form(
-    dataset: Dataset,
-    described: Struct,
-    labels: Sequence[str],
-    features: Mapping[str, Feature],
-    skip: bool,
-) -> tuple[LabelForm, tuple[str, ...]]:
-    """Return the form of labels that are classes, and the splits without any."""
-    splits = {name: partial(_local_shards, dataset, name) for name in dataset.splits}
-    if len(labels) > 1:
-        flags = {name: features[name] for name in labels}
-        return find_flag_form(flags, splits=splits, skip=skip)
-    label = labels[0]
-    about = field_at(described, label)
-    listed = isinstance(about, ListOf)
-    values = about.item if isinstance(about, ListOf) else about
-    return find_label_form(
-        label,
-        features[label],
-        names=_class_names(dataset.directory, label, values, features[label]),
-        listed=listed,
-        splits=splits,
-        skip=skip,
-    )
 
 
 def _local_shards(dataset: Dataset, split: str) -> Sequence[AnyPath]:
@@ -304,18 +272,6 @@ def _label_names(wanted: str | None, features: Mapping[str, Feature]) -> list[st
     if len({*names}) < len(names):
         raise UsageError(f"--label-feature {wanted} names a feature twice")
     return names
-
-
-def _value_form(features: Mapping[str, Feature]) -> LabelForm:
-    """Return how numbers to predict are stored; the first record decides the length of vectors."""
-    parts = []
-    for name, item in features.items():
-        count, dtype = len(item.values), item.dtype or DType.INT64
-        width = None if count == 1 else count
-        parts.append((name, LabelForm(dtype=dtype, encoding=LabelEncoding.VALUE, width=width)))
-    if len(parts) == 1:
-        return parts[0][1]
-    return LabelForm(encoding=LabelEncoding.VALUE, parts=tuple(parts))
 
 
 def _described(root: AnyPath) -> Struct:
@@ -375,22 +331,6 @@ def find_image(root: AnyPath, features: Mapping[str, Feature], image: str) -> Im
     return _image_form(features, image, field_at(_described(root), image))
 
 
-def _is_label(item: Feature) -> bool:
-    first = item.values[0] if item.values else b""
-    if isinstance(first, bytes):
-        return item.dtype is DType.STRING and describe_bytes(first) in ("text", "empty")
-    vector = len(item.values) > 1 and {0, 1}.issuperset(item.values)
-    return item.dtype is DType.INT64 or vector
-
-
-def _is_number(item: Feature) -> bool:
-    return item.dtype in (DType.INT64, DType.FLOAT32) and 1 <= len(item.values) <= MAX_CLASSES
-
-
-def _is_regression(options: FeatureOptions) -> bool:
-    return getattr(options, "task", None) == "regression"
-
-
 def _unclear(
     root: AnyPath, features: Mapping[str, Feature], role: str, name: str, expected: str
 ) -> DatasetError:
@@ -432,10 +372,7 @@ def _class_names(
 def _decoded_labels(
     dataset: Dataset, info: DatasetInfo | None, options: FeatureOptions
 ) -> LabelForm:
-    """Return the classes of labels that a function of the user's decodes.
-
-    A vector has a class for each value. Otherwise they are those in the metadata, or else the
-    numbers up to the highest label of all records.
+    """Return the form of labels that a function of the user's decodes.
 
     Raises:
         UsageError: the function fails, or its image or label has the wrong type or shape.
@@ -443,12 +380,9 @@ def _decoded_labels(
     require_tensorflow("functions that decode records")
     import tensorflow as tf
 
-    from tfrtool.loading.pipeline import split_records
-
-    names: Sequence[str] | None = read_class_names(
-        dataset.directory, (info and info.label_feature) or LABELS[0]
-    )
-    function, name = dataset.decode_function, getattr(dataset.decode, "__name__", dataset.decode)
+    names = read_class_names(dataset.directory, (info and info.label_feature) or LABELS[0])
+    kind, function = _label_kind(options), dataset.decode_function
+    name = getattr(dataset.decode, "__name__", dataset.decode)
     record = tf.TensorSpec([], tf.string)
     try:
         traced = tf.function(function, autograph=False).get_concrete_function(record)
@@ -456,32 +390,112 @@ def _decoded_labels(
         types = f"{image.dtype.name} {image.shape} and {label.dtype.name} {label.shape}"
     except (Exception, SystemExit) as error:  # whatever the user's own code raises
         raise UsageError(f"--decode-function {name} fails: {reason_of(error)}") from error
-    several = label.dtype == tf.float32 and label.shape.rank == 1 and label.shape[0] is not None
-    single = label.dtype in (tf.int32, tf.int64) and label.shape.rank == 0
-    expected = "int64 [] or float32 [classes]"
-    regression = _is_regression(options)
-    if regression:
-        expected, single = (
-            "float32 [] or [targets]",
-            label.dtype == tf.float32 and not label.shape.rank,
-        )
-    if image.dtype != tf.uint8 or image.shape.rank != 3 or not (several or single):
+    is_vector = label.dtype == tf.float32 and label.shape.rank == 1 and label.shape[0] is not None
+    right = image.dtype == tf.uint8 and image.shape.rank == 3
+    if not right or not (is_vector or kind.fits_decoded(label)):
         raise UsageError(
             f"--decode-function {name} returns the wrong types",
-            expected=f"uint8 [height, width, 3] and {expected}",
+            expected=f"uint8 [height, width, 3] and {kind.decoded}",
             found=types,
         )
-    if regression:
-        width = label.shape[0] if several else None
+    width = label.shape[0] if is_vector else None
+    return kind.find_decoded_form(dataset, names, width, lambda record: traced(record)[1])
+
+
+class _ClassLabels:
+    """One class or several."""
+
+    needs_feature = False
+    expected = "int64, text or a vector of 0 and 1, or float32 for --task regression"
+    decoded = "int64 [] or float32 [classes]"
+
+    def fits(self, item: Feature) -> bool:
+        first = item.values[0] if item.values else b""
+        if isinstance(first, bytes):
+            return item.dtype is DType.STRING and describe_bytes(first) in ("text", "empty")
+        vector = len(item.values) > 1 and {0, 1}.issuperset(item.values)
+        return item.dtype is DType.INT64 or vector
+
+    def fits_decoded(self, label: Any) -> bool:
+        return label.dtype.name in ("int32", "int64") and label.shape.rank == 0
+
+    def find_form(
+        self, dataset: Dataset, described: Struct, labels: Mapping[str, Feature], skip: bool
+    ) -> tuple[LabelForm, tuple[str, ...]]:
+        """Return the form of labels, and the splits without any."""
+        splits = {name: partial(_local_shards, dataset, name) for name in dataset.splits}
+        if len(labels) > 1:
+            return find_flag_form(labels, splits=splits, skip=skip)
+        ((label, example),) = labels.items()
+        about = field_at(described, label)
+        listed = isinstance(about, ListOf)
+        values = about.item if isinstance(about, ListOf) else about
+        return find_label_form(
+            label,
+            example,
+            names=_class_names(dataset.directory, label, values, example),
+            listed=listed,
+            splits=splits,
+            skip=skip,
+        )
+
+    def find_decoded_form(
+        self, dataset: Dataset, names: Sequence[str] | None, width: int | None, decode: Any
+    ) -> LabelForm:
+        """Return the classes of decoded labels, of which vectors have one for each value.
+
+        Without names in the metadata, they are the numbers up to the highest label of all records.
+        """
+        from tfrtool.loading.pipeline import split_records
+
+        if width is not None:
+            classes = names or [*map(str, range(width))]
+            return LabelForm(names=tuple(classes), encoding=LabelEncoding.MULTI_HOT)
+        if names is None:
+            highest = 0
+            for split in dataset.splits:
+                records = split_records(dataset, LoadOptions(image_size=1, split=split))
+                highest = max(highest, *map(int, records.map(decode)))
+            names = [*map(str, range(highest + 1))]
+        return LabelForm(names=tuple(names))
+
+
+class _Targets:
+    """Numbers to predict."""
+
+    needs_feature = True
+    expected = "int64 or float32, for --task regression"
+    decoded = "float32 [] or [targets]"
+
+    def fits(self, item: Feature) -> bool:
+        return item.dtype in (DType.INT64, DType.FLOAT32) and 1 <= len(item.values) <= MAX_CLASSES
+
+    def fits_decoded(self, label: Any) -> bool:
+        return label.dtype.name == "float32" and not label.shape.rank
+
+    def find_form(
+        self, _dataset: Dataset, _described: Struct, labels: Mapping[str, Feature], _skip: bool
+    ) -> tuple[LabelForm, tuple[str, ...]]:
+        """Return how numbers are stored; the first record decides the length of vectors."""
+        parts = []
+        for name, item in labels.items():
+            count, dtype = len(item.values), item.dtype or DType.INT64
+            width = None if count == 1 else count
+            parts.append((name, LabelForm(dtype=dtype, encoding=LabelEncoding.VALUE, width=width)))
+        if len(parts) == 1:
+            return parts[0][1], ()
+        return LabelForm(encoding=LabelEncoding.VALUE, parts=tuple(parts)), ()
+
+    def find_decoded_form(
+        self, _dataset: Dataset, _names: Sequence[str] | None, width: int | None, _decode: Any
+    ) -> LabelForm:
         return LabelForm(dtype=DType.FLOAT32, encoding=LabelEncoding.VALUE, width=width)
-    if several:
-        classes = names or [*map(str, range(label.shape[0]))]
-        return LabelForm(names=tuple(classes), encoding=LabelEncoding.MULTI_HOT)
-    if names is None:
-        highest = 0
-        for split in dataset.splits:
-            records = split_records(dataset, LoadOptions(image_size=1, split=split))
-            labels = records.map(lambda record: traced(record)[1])
-            highest = max(highest, *(int(label) for label in labels))
-        names = [*map(str, range(highest + 1))]
-    return LabelForm(names=tuple(names))
+
+
+_LABEL_KINDS: Mapping[str, _ClassLabels | _Targets] = MappingProxyType(
+    {"classification": _ClassLabels(), "regression": _Targets()}
+)
+
+
+def _label_kind(options: FeatureOptions) -> _ClassLabels | _Targets:
+    return _LABEL_KINDS[getattr(options, "task", None) or "classification"]

@@ -14,7 +14,6 @@ from tfrtool.loading.augment import as_augment, augmenter, mixer
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler
 from tfrtool.loading.disk_cache import disk_cache
-from tfrtool.loading.labels import Task
 from tfrtool.loading.options import LoadOptions, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
 from tfrtool.records.compression import TF_TYPES
@@ -88,7 +87,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     augment = as_augment(options.augment) if options.training else None
     change = augmenter(augment) if augment else None
     mix = mixer(augment) if augment and augment.mixes else None
-    if mix is not None and dataset.task is not Task.SINGLE:
+    if mix is not None and not dataset.label_form.is_class_number:
         raise UsageError("--augment mixup and cutmix require one class per image")
     target = _target(dataset, options)
 
@@ -215,9 +214,9 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
 
 def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:
     """Return what becomes of labels: one-hot vectors on request."""
-    if options.one_hot and dataset.task is Task.REGRESSION:
+    if options.one_hot and dataset.targets:
         raise UsageError("one_hot requires classes, not --task regression")
-    if options.one_hot and dataset.task is Task.SINGLE:
+    if options.one_hot and dataset.label_form.is_class_number:
         return lambda labels: tf.one_hot(labels, len(dataset.class_names))
     return lambda labels: labels
 

@@ -28,7 +28,7 @@ from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import PathLike
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.storage.progress import OnProgress, Progress, activity
+from tfrtool.storage.progress import Progress, activity
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.evaluate_options import EvaluateOptions
@@ -187,7 +187,7 @@ def evaluate(
         if folder is not None:
             lines = stack.enter_context(_new(folder / _PREDICTIONS, overwrite=overwrite))
         with naming_damage(clean, name):
-            evaluator.run(clean, name, options.batch_size, lines, on_progress)
+            evaluator.run(clean, name, lines)
         pictures = None if folder is None else original_pictures(clean, name, evaluator.mistakes)
         report = EvaluationReport(
             model=model.path,
@@ -223,8 +223,8 @@ def _open_both(
         options.on_progress(activity("loading the model"))
         model = load_model(model)
     options.on_progress(opening)
-    if model.facts.task is Task.REGRESSION and options.task is None:
-        options = replace(options, task="regression")
+    if options.task is None and not isinstance(dataset, Dataset):
+        options = replace(options, task=model.facts.task.option)
     return model, opened(dataset, options)
 
 
@@ -241,7 +241,7 @@ def _choose_split(dataset: Dataset, split: str | None) -> str:
 
 
 class _Evaluator:
-    """Counts what a model gets right and wrong on a dataset's images."""
+    """Compares what a model predicts with the labels of a dataset."""
 
     tally: ClassTally | ValueTally
 
@@ -258,44 +258,37 @@ class _Evaluator:
         self._task = TASKS[dataset.task]
         self._numbers = self._task.output_numbers(saved.facts.output_names, dataset)
 
-    def run(
-        self,
-        dataset: Dataset,
-        name: str,
-        batch_size: int,
-        lines: IO[bytes] | None,
-        on_progress: OnProgress,
-    ) -> None:
+    def run(self, dataset: Dataset, name: str, lines: IO[bytes] | None) -> None:
         """Classify all images of a split, in the order of their records."""
-        split, model = dataset.split(name), self._saved.graph()
+        split, model, facts = dataset.split(name), self._saved.graph(), self._saved.facts
+        options, places = self._options, _record_places(split, self._dataset.split(name))
+        tally = self._task.tally(facts.output_names, self._numbers, split.records, options.top_k)
+        self.tally = tally
         batches = dataset.load(
             name,
-            image_size=self._saved.facts.image_size,
-            channels=self._saved.facts.channels,
+            image_size=facts.image_size,
+            channels=facts.channels,
             rescale=None,
             training=False,
-            batch_size=batch_size,
+            batch_size=options.batch_size,
             cycle_length=1,  # one shard after the other
         )
-        places = _record_places(split, self._dataset.split(name))
-        names, top_k = self._saved.facts.output_names, self._options.top_k
-        self.tally = self._task.tally(names, self._numbers, split.records, top_k)
         for pixels, labels in batches:
             scores = model(pixels).numpy().astype(np.float64)
             if not np.isfinite(scores).all():
                 raise WeightsError("its outputs are not finite", path=self._saved.path)
-            results = self.tally.results(labels.numpy(), scores, places)
-            for position, result in enumerate(results, self.tally.images):
+            results = tally.results(labels.numpy(), scores, places)
+            for position, result in enumerate(results, tally.images):
                 if result.labels != result.predicted:
                     self.mistakes.append((result, position))
                 if lines is not None:
                     line = json.dumps(self._task.result_json(result))
                     lines.write(line.encode("ascii") + b"\n")
             self.mistakes.sort(key=lambda mistake: -mistake[0].loss)
-            del self.mistakes[self._options.top_losses :]
-            done = self.tally.images
-            on_progress(Progress(what="evaluate", done=done, total=split.records, unit="images"))
-        if self.tally.images != split.records:
+            del self.mistakes[options.top_losses :]
+            done, total = tally.images, split.records
+            options.on_progress(Progress(what="evaluate", done=done, total=total, unit="images"))
+        if tally.images != split.records:
             raise DatasetError("the split has fewer records than counted")
 
 

@@ -25,7 +25,6 @@ from tfrtool.errors import (
 from tfrtool.images.charts import draw_charts, shortened_name
 from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
 from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.labels import Task
 from tfrtool.loading.options import Cache, LoadOptions, Rescale
 from tfrtool.loading.pipeline import load
 from tfrtool.storage.arguments import option_name
@@ -148,12 +147,12 @@ class TrainingRun:
         scaling_layer = find_scaling_layer(self._classifier.core)
         self._rescale = _choose_rescale(options, data, before, scaling_layer)
         compiled = self._classifier.compiled
-        if devices.several and dataset.task is Task.REGRESSION:
+        if devices.several and dataset.targets:
             raise UsageError(f"--task regression cannot be used with --strategy {devices.kind}")
         if compiled:
             _check_compiled(options, devices, compiled)
         vectors = needs_vectors(compiled, self._classifier.trained.output_shape[-1])
-        if dataset.task is Task.SINGLE and vectors:
+        if vectors and dataset.label_form.is_class_number:
             self._data = data.changed(one_hot=True)
         if options.mixes and compiled.get("loss") is not None and not vectors:
             what = "--augment mixup and cutmix require a compiled loss that takes one-hot labels"

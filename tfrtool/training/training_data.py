@@ -22,7 +22,6 @@ from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, standard_rescale
 from tfrtool.loading.disk_cache import cache_directory, has_disk_cache
-from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
@@ -200,7 +199,7 @@ def balanced_weights(data: TrainingData) -> dict[str, float]:
     Classes without images are not counted, and weigh 0.
     """
     dataset, part = data.dataset, data.training
-    if dataset.task is not Task.SINGLE:
+    if not dataset.label_form.is_class_number:
         raise UsageError("--balance-classes requires one class per image")
     decode = record_decoder(dataset)  # TensorFlow leaves out the pixels, which nothing needs
     labels = split_records(dataset, part).map(
