@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import colorsys
 import functools
+import operator
 import re
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -26,6 +28,8 @@ from tfrtool.loading.augmentations import (
     AugmentSpec,
     Stage,
 )
+from tfrtool.loading.decoding import original_pixels, rescaler, zero_pixel
+from tfrtool.loading.options import Rescale
 
 pytestmark = pytest.mark.tf
 
@@ -134,6 +138,64 @@ def test_rotation_reads_where_a_rotation_would() -> None:
     spans(angles, -40, 40)
     for height, width in ((1, 1), (3, 40)):  # what comes into view is never black
         assert apply("rotate=180", random_images(20, height, width) // 2 + 128).min() >= 128
+
+
+@pytest.mark.parametrize(
+    ("text", "interpolation", "fill"),
+    [("", "bilinear", "reflect"), (":nearest:black", "nearest", "constant"),
+     (":black", "bilinear", "constant"), (":reflect:nearest", "nearest", "reflect")],
+)  # fmt: skip
+def test_rotation_equals_that_of_keras(text: str, interpolation: str, fill: str) -> None:
+    """Interpolation and fill are those of Keras' layer with the same angle."""
+    ramps = np.zeros((4, 21, 31, 3), np.float32)
+    ramps[..., 0], ramps[..., 1] = np.arange(31), np.arange(21)[:, None]
+    images = random_images(4, 21, 31).astype(np.float32)
+    results = apply(f"rotate=40{text}", images)
+    for image, result, ramp in zip(images, results, apply("rotate=40", ramps), strict=True):
+        angle = np.arctan2(ramp[10, 20, 1] - 10, ramp[10, 20, 0] - 15)
+        turn = float(angle) / (2 * np.pi)
+        layer = keras.layers.RandomRotation(
+            (turn, turn), fill_mode=fill, interpolation=interpolation
+        )
+        oracle = layer(image[None], training=True).numpy()[0]
+        close = np.isclose(result, oracle, atol=0.5).all(-1)
+        assert close.mean() > 0.98  # angles differ by rounding, which may change the nearest pixel
+    assert (results == 0).all(-1).any() == (fill == "constant")
+
+
+def test_cutout_inside_is_never_cut_off() -> None:
+    """Each position that is wholly in the image is taken, about equally often."""
+    images = random_images(600, 6, 8) // 2
+    covered = np.all(apply("cutout=4:inside", images) == 128, -1)
+    assert np.array_equal(apply("cutout=4:inside", images)[~covered], images[~covered])
+    assert (covered.sum((1, 2)) == 16).all()
+    places = np.zeros((3, 5), int)
+    for mask in covered:
+        places[np.argmax(mask.any(1)), np.argmax(mask.any(0))] += 1
+    assert np.all(abs(places - 40) < 31)
+    black = apply("cutout=4:inside:zero", images + 1)
+    assert np.array_equal(np.all(black == 0, -1), covered)
+
+
+def test_cutout_with_what_becomes_zero() -> None:
+    """The mean of the dataset, which is no whole number, is 0 once pixels are normalized."""
+    images, rescale = (
+        random_images(20, 9, 12),
+        Rescale(scale=(0.02, 0.03, 0.05), offset=(-2.4, -3.1, -4)),
+    )
+    mean = zero_pixel(rescale)
+    np.testing.assert_allclose(mean, (120, 3.1 / 0.03, 80))
+    augment = parse_augment("cutout=4:dataset-mean:inside")
+    seed = tf.constant([1, 2], tf.int64)
+    results = rescaler(rescale)(augmenter(augment, mean)(tf.constant(images), seed)).numpy()
+    covered = np.all(apply("cutout=4:zero:inside", images + (images == 0)) == 0, -1)
+    assert (covered.sum((1, 2)) == 16).all()
+    np.testing.assert_allclose(results[covered], 0, atol=1e-6)
+    expected = rescaler(rescale)(tf.constant(images)).numpy()
+    assert np.array_equal(results[~covered], expected[~covered])
+    assert np.array_equal(original_pixels(expected, rescale), images)
+    with pytest.raises(UsageError, match="requires rescaled pixels"):
+        augmenter(augment)
 
 
 def test_cutout_is_a_gray_square() -> None:
@@ -303,11 +365,14 @@ def values_of(spec: AugmentSpec) -> st.SearchStrategy[Any]:
         numbers: st.SearchStrategy[Any] = st.integers(1, int(spec.most))
     else:
         numbers = st.floats(0, spec.most, exclude_min=True, allow_subnormal=False)
-    if spec.words:
-        numbers |= st.tuples(numbers, st.sampled_from(spec.words[1:]))
     if spec.widest:
         edges = st.floats(*spec.widest, allow_subnormal=False)
         numbers |= st.tuples(edges, edges).filter(lambda pair: pair[0] < pair[1])
+    default = tuple(group[0] for group in spec.words)
+    words = st.tuples(*map(st.sampled_from, spec.words)).filter(lambda words: words != default)
+    if spec.words:
+        parts = numbers.map(lambda value: value if isinstance(value, tuple) else (value,))
+        numbers |= st.builds(operator.add, parts, words)
     return numbers
 
 
@@ -327,7 +392,13 @@ def test_text_is_the_inverse(values: dict[str, Any]) -> None:
 
 def test_names_and_default_amounts() -> None:
     """Each name sets its own value, in any order and with spaces; colors need no number."""
-    values = {"flip": True, "crop": 4, "rotate": 40.0, "hue": 0.2, "cutout": (6, "zero")}
+    values = {
+        "flip": True,
+        "crop": 4,
+        "rotate": 40.0,
+        "hue": 0.2,
+        "cutout": (6, "zero", "anywhere"),
+    }
     augment = parse_augment("hue , cutout=6:zero, rotate=40,crop=4, flip")
     assert dict(augment.changes) == values
     assert str(augment) == "flip,crop=4,rotate=40,hue,cutout=6:zero"
@@ -370,7 +441,8 @@ def test_errors_have_the_notation(spec: AugmentSpec) -> None:
         *[(f"rotate={number}", "above 0 and up to 180") for number in ("180.1", "x")],
         *[(f"crop={number}", "whole number") for number in ("2.5", "1e3", "9" * 11)],
         *[(f"contrast={text}", "LOW:HIGH from 0 to 10") for text in ("2:1", "-1:1", "x:2", "1:")],
-        ("cutout=3:blue", r"expected cutout=PIXELS\[:gray\|zero\|mean\]"),
+        ("cutout=3:blue", r"cutout=PIXELS\[:gray\|zero\|mean\|dataset-mean\]\[:anywhere\|inside\]"),
+        *[(f"rotate=5:{text}", "expected rotate=DEGREES") for text in ("gray", "black:black", "")],
         ("flop", r"'flop'.*flip, flip-vertical, .*rotate=DEGREES.*hue\[=AMOUNT\|LOW:HIGH\]"),
     ],
 )

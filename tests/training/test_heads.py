@@ -125,6 +125,20 @@ def test_shown_images_of_a_cached_run(pets: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.more
+def test_the_mean_of_the_dataset_covers_images(few: Path, tmp_path: Path) -> None:
+    """It is the mean that pixels are normalized with, and the drawing has its color."""
+    changes: dict[str, Any] = {"augment": "cutout=9:dataset-mean:inside", "rescale": "dataset"}
+    changes["show_augment"] = tmp_path / "some.png"
+    rescale = tfrtool.train(**small_options(few, epochs=1, **changes)).plan.rescale
+    mean = -np.array(rescale.offset) / np.array(rescale.scale)
+    with Image.open(tmp_path / "some.png") as sheet:
+        left, top = SheetLayout(images=1, thumb=160).corner(0)
+        tile = np.asarray(sheet.crop((left, top, left + 160, top + 160)))
+    covered = np.all(tile == np.rint(mean).astype(np.uint8), -1)
+    assert covered.sum() >= 45 * 45
+
+
+@pytest.mark.more
 def test_mixed_images(few: Path, tmp_path: Path) -> None:
     """Training images are mixed, the loss takes their shares; validation images stay."""
     import keras
@@ -151,6 +165,7 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
     [
         ({"augment": "mixup=1", "recipe": "naive"}, "mixup and cutmix require --recipe tfrtool"),
         ({"augment": "mixup"}, "invalid --augment 'mixup': expected mixup=ALPHA, above 0"),
+        ({"augment": "cutout=4:dataset-mean"}, "with dataset-mean requires --rescale dataset"),
         ({"show_augment": "some.jpg"}, "--show-augment requires a .png file"),
         ({"outputs": "logits"}, "requires a model of your own"),
         ({"image_size": 31}, "--image-size must be at least 32 for --model cnn, got 31"),

@@ -10,6 +10,7 @@ from typing import Any
 from tfrtool.errors import UsageError
 from tfrtool.loading.augmentations import (
     AUGMENTATIONS,
+    DATASET_MEAN,
     METHOD_STREAM,
     PARTNER_STREAM,
     AugmentSpec,
@@ -38,6 +39,11 @@ class Augment:
         """Return the augmentations of a stage, with their values."""
         chosen = [(_SPECS[name], value) for name, value in self.changes]
         return [(spec, value) for spec, value in chosen if spec.stage is stage]
+
+    @property
+    def needs_mean(self) -> bool:
+        """Whether the mean of the dataset covers a part of the images."""
+        return any(DATASET_MEAN in _SPECS[name].split(value)[1] for name, value in self.changes)
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""
@@ -77,30 +83,48 @@ def augment_help() -> str:
     )
 
 
-def augmenter(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
+def augmenter(
+    augment: Augment, mean: tuple[float, ...] | None = None
+) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the function that changes a batch of images at random.
 
     It takes images, uint8 or float32 [n, h, w, channels] with values 0..255 and only n unknown, and
-    a seed, int64 [2]. It returns images of the same dtype and shape. Each image is changed in its
-    own way, and the same images and seed give the same result in any process. `UsageError` if the
-    images are too small for a crop or a cutout, or gray and colors are to change.
+    a seed, int64 [2]. It returns images of the same dtype and shape; float32 if it uses ``mean``,
+    the pixel that the model gets as 0. Each image is changed in its own way, and the same images
+    and seed give the same result in any process. `UsageError` if the images are too small for a
+    crop or a cutout, gray and colors are to change, or ``mean`` is missing.
     """
     import tensorflow as tf
+
+    if augment.needs_mean and mean is None:
+        raise UsageError(f"--augment cutout with {DATASET_MEAN} requires rescaled pixels")
 
     def apply(images: Tensor, seed: Tensor) -> Tensor:
         shape, dtype = images.shape, images.dtype
         _check_shape(augment, shape)
-        count = tf.shape(images)[0]
-        for spec, value in augment.at(Stage.MOVE):
-            images = spec.apply(images, value, Draws(seed, spec.streams, count))
+        images = _changed(augment.at(Stage.MOVE), images, seed)
         images = _recolor(augment, images, seed)
         if images.dtype != dtype:
             images = tf.cast(images + 0.5, tf.uint8)
-        for spec, value in augment.at(Stage.COVER):
-            images = spec.apply(images, value, Draws(seed, spec.streams, count))
+        if augment.needs_mean:  # no whole number
+            images = tf.cast(images, tf.float32)
+        images = _changed(augment.at(Stage.COVER), images, seed, mean=mean)
         return tf.ensure_shape(images, shape)
 
     return apply
+
+
+def _changed(
+    chosen: list[tuple[AugmentSpec, Any]], images: Tensor, seed: Tensor, **facts: Any
+) -> Tensor:
+    """Return a batch with some augmentations applied, one after the other."""
+    import tensorflow as tf
+
+    for spec, value in chosen:
+        number, words = spec.split(value)
+        draws = Draws(seed, spec.streams, tf.shape(images)[0])
+        images = spec.apply(images, number, draws, *words, **facts)
+    return images
 
 
 def _check_shape(augment: Augment, shape: Any) -> None:
@@ -109,7 +133,7 @@ def _check_shape(augment: Augment, shape: Any) -> None:
         spec = _SPECS[name]
         if channels == 1 and spec.stage is Stage.COLOR:
             raise UsageError(f"--augment {name} requires --channels 3")
-        pixels: Any = value[0] if isinstance(value, tuple) else value
+        pixels, _ = spec.split(value)
         if spec.in_pixels and pixels >= min(height, width):
             what = f"--augment {name}={pixels} must be less than the image size"
             raise UsageError(f"{what}, {min(height, width)}")

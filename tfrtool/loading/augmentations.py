@@ -16,10 +16,11 @@ from tfrtool.errors import UsageError
 from tfrtool.images.recipe import LARGEST_SIDE
 from tfrtool.loading.tensors import Tensor
 
-Value = bool | int | float | tuple[float, float] | tuple[int, str]
-"""True, a number, a range, or a number and a word."""
+Value = bool | int | float | tuple[float | str, ...]
+"""True, a number, a range, or one of these and words."""
 
 _PIXELS = "PIXELS"
+DATASET_MEAN = "dataset-mean"
 
 _GRAY = 128
 """The middle of the range: about 0 for a model whose input is centered, as after per-channel
@@ -31,17 +32,18 @@ class Stage(enum.Enum):
     """When an augmentation is applied, and what its function takes. Values run from 0 to 255."""
 
     MOVE = "move"
-    """First: ``apply(images, value, draws)`` returns the images of a batch, uint8 or float32
-    [n, h, w, channels] with only n unknown. It may return float32 for uint8."""
+    """First: ``apply(images, number, draws, *words)`` returns the images of a batch, uint8 or
+    float32 [n, h, w, channels] with only n unknown. It may return float32 for uint8."""
     LIGHT = "light"
     """``apply(image, number)`` returns an image, float32 [h, w, channels], whose values may leave
     the range. The number is drawn for each image."""
     COLOR = "color"
     """As `LIGHT`, for RGB images whose values are within the range."""
     COVER = "cover"
-    """As `MOVE`, once values are rounded, and without a change of the dtype."""
+    """As `MOVE`, once values are rounded, and without a change of the dtype. The function also
+    takes ``mean``, the pixel that the model gets as 0, or None."""
     MIX = "mix"
-    """Last: ``apply(images, others, value, draws)`` returns a batch mixed with other images, and
+    """Last: ``apply(images, others, number, draws)`` returns a batch mixed with other images, and
     the share of the first ones, float32 [n]. Each batch is mixed by one method."""
 
 
@@ -107,8 +109,8 @@ class AugmentSpec:
     """What changes nothing. A number is the largest distance from it."""
     widest: tuple[float, float] | None = None
     """The widest range that LOW:HIGH may give. None if only a number is allowed."""
-    words: tuple[str, ...] = ()
-    """Words that may follow the number and a colon. The first one is the default."""
+    words: tuple[tuple[str, ...], ...] = ()
+    """Words that may follow the number and colons, one of each group. The first is the default."""
 
     @property
     def in_pixels(self) -> bool:
@@ -121,16 +123,28 @@ class AugmentSpec:
         if self.kind is bool:
             return self.name
         number = f"={self.unit}" + ("|LOW:HIGH" if self.widest else "")
-        number += f"[:{'|'.join(self.words)}]" if self.words else ""
+        number += "".join(f"[:{'|'.join(group)}]" for group in self.words)
         return f"{self.name}[{number}]" if self.default else f"{self.name}{number}"
 
     def parse(self, text: str | None) -> Value:
         """Return the value of the text after "=", or of None without one; or a `UsageError`."""
-        number, colon, last = (text or "").partition(":")
-        if colon and last not in self.words:
-            return self._parse_range(text, number, last)
+        numbers, chosen = [] if text is None else text.split(":"), dict[tuple[str, ...], str]()
+        for word in reversed(numbers[1:]):
+            group = next((group for group in self.words if word in group), None)
+            if group is None or group in chosen:
+                break
+            chosen[group] = numbers.pop()
+        parse = self._parse_range if len(numbers) > 1 else self._parse_number
+        value: Any = parse(text, *numbers)
+        words = tuple(chosen.get(group, group[0]) for group in self.words)
+        if words != self._default_words:
+            value = (*(value if isinstance(value, tuple) else (value,)), *words)
+        found: Value = value
+        return found
+
+    def _parse_number(self, text: str | None, number: str | None = None) -> bool | int | float:
         value: Any = self.default
-        if text is not None:
+        if number is not None:
             try:
                 value = 0 if self.kind is bool else self.kind(number)
             except ValueError:
@@ -141,18 +155,31 @@ class AugmentSpec:
                 noun = "a whole number " if self.kind is int else ""
                 expected += f", {noun}above 0 and up to {self.most:,g}"
             raise self._invalid(text, expected)
-        value = self.kind(value)
-        return (value, last) if colon and last != self.words[0] else value
+        found: float = self.kind(value)
+        return found
 
-    def _parse_range(self, text: str | None, low: str, high: str) -> tuple[float, float]:
+    def _parse_range(self, text: str | None, *ends: str) -> tuple[float, float]:
         """Return a range that need not be symmetric, such as ``contrast=0.75:1.5``."""
         if self.widest is None:
             raise self._invalid(text, self.notation)
         least, most = self.widest
         with contextlib.suppress(ValueError):
-            if least <= float(low) < float(high) <= most:
-                return float(low), float(high)
+            low, high = map(float, ends)
+            if least <= low < high <= most:
+                return low, high
         raise self._invalid(text, f"LOW:HIGH from {least:g} to {most:g}")
+
+    @property
+    def _default_words(self) -> tuple[str, ...]:
+        return tuple(group[0] for group in self.words)
+
+    def split(self, value: Any) -> tuple[Any, tuple[str, ...]]:
+        """Return the number or the range of a value, and a word of each group."""
+        if not isinstance(value, tuple):
+            return value, self._default_words
+        numbers = tuple(part for part in value if not isinstance(part, str))
+        words = value[len(numbers) :] or self._default_words
+        return numbers if len(numbers) > 1 else numbers[0], words
 
     def _invalid(self, text: str | None, expected: str) -> UsageError:
         part = self.name if text is None else f"{self.name}={text}"
@@ -160,16 +187,19 @@ class AugmentSpec:
 
     def to_text(self, value: Value) -> str:
         """Return the text that `parse` reads as this value, with the name."""
-        if value == self.default:
+        number, words = self.split(value)
+        words = tuple(word for word in words if word not in self._default_words)
+        if number == self.default and not words:
             return self.name
-        parts = value if isinstance(value, tuple) else (value,)
+        parts = (*(number if isinstance(number, tuple) else (number,)), *words)
         return f"{self.name}={':'.join(str(part).removesuffix('.0') for part in parts)}"
 
     def limits_of(self, value: Any) -> tuple[float, float]:
         """Return the range from which the number for each image is drawn."""
-        if isinstance(value, tuple):
-            return value
-        return self.neutral - value, self.neutral + value
+        number, _ = self.split(value)
+        return (
+            number if isinstance(number, tuple) else (self.neutral - number, self.neutral + number)
+        )
 
 
 def _flip(images: Tensor, _: Value, draws: Draws) -> Tensor:
@@ -217,8 +247,11 @@ def _crop(images: Tensor, crop: int, draws: Draws) -> Tensor:
     return tf.map_fn(shift, (images, *shifts), fn_output_signature=spec)
 
 
-def _rotate(images: Tensor, degrees: float, draws: Draws) -> Tensor:
-    """Rotate images about their centers, by bilinear interpolation."""
+_FILL_MODES = {"reflect": "REFLECT", "black": "CONSTANT"}
+
+
+def _rotate(images: Tensor, degrees: float, draws: Draws, interpolation: str, fill: str) -> Tensor:
+    """Rotate images about their centers."""
     import tensorflow as tf
 
     largest = math.radians(degrees)
@@ -233,8 +266,8 @@ def _rotate(images: Tensor, degrees: float, draws: Draws) -> Tensor:
         transforms=tf.stack([cosine, -sine, start_x, sine, cosine, start_y, zero, zero], 1),
         output_shape=images.shape[1:3],
         fill_value=0.0,
-        interpolation="BILINEAR",
-        fill_mode="REFLECT",
+        interpolation=interpolation.upper(),
+        fill_mode=_FILL_MODES[fill],
     )
 
 
@@ -260,23 +293,34 @@ def _hue(image: Tensor, turn: Tensor) -> Tensor:
     return tf.image.adjust_hue(image, turn)
 
 
-def _cutout(images: Tensor, value: int | tuple[int, str], draws: Draws) -> Tensor:
+def _cutout(
+    images: Tensor,
+    side: int,
+    draws: Draws,
+    fill: str,
+    position: str,
+    *,
+    mean: tuple[float, ...] | None,
+) -> Tensor:
     """Cover a square of each image.
 
-    Its center is anywhere in the image, as in the paper: T. DeVries and G. W. Taylor, "Improved
-    Regularization of Convolutional Neural Networks with Cutout", 2017.
+    By default its center is anywhere in the image, as in the paper: T. DeVries and G. W. Taylor,
+    "Improved Regularization of Convolutional Neural Networks with Cutout", 2017.
     """
     import tensorflow as tf
 
-    side, fill = value if isinstance(value, tuple) else (value, "gray")
     _, height, width, channels = images.shape
     color = tf.cast(_GRAY if fill == "gray" else 0, images.dtype)
     if fill == "mean":
         means = tf.reduce_mean(tf.cast(images, tf.float32), [1, 2])
         means = tf.round(means) if images.dtype == tf.uint8 else means
         color = tf.tile(tf.cast(means, images.dtype), [1, width])[:, None]
-    top = draws.integers(height) - side // 2
-    left = draws.integers(width, 1) - side // 2
+    if fill == DATASET_MEAN:
+        color = tf.tile(tf.broadcast_to(tf.constant(mean, tf.float32), [channels]), [width])
+    if position == "inside":
+        top, left = draws.integers(height - side + 1), draws.integers(width - side + 1, 1)
+    else:
+        top, left = draws.integers(height) - side // 2, draws.integers(width, 1) - side // 2
     # Only the rows of the square are read and written. Where an edge cuts it off, the row at the
     # edge stands in for those outside: it is written again, with the same pixels.
     rows = tf.clip_by_value(top[:, None] + tf.range(side), 0, height - 1)
@@ -358,9 +402,11 @@ AUGMENTATIONS = (
     ),
     AugmentSpec(
         name="rotate",
-        help="Rotate by up to DEGREES, either way. Uncovered areas show the reflected image.",
+        help="Rotate by up to DEGREES, either way. Uncovered areas show the reflected image, or "
+        "black. nearest takes the nearest pixel instead of a weighted mean.",
         unit="DEGREES",
         most=180,
+        words=(("bilinear", "nearest"), ("reflect", "black")),
         streams=(2,),
         stage=Stage.MOVE,
         apply=_rotate,
@@ -413,11 +459,11 @@ AUGMENTATIONS = (
     AugmentSpec(
         name="cutout",
         help="Cover a square of this side with gray, with black (zero), or with the mean color of "
-        "the image. An edge may cut it off.",
+        "the image or of the dataset. An edge may cut it off, unless it is inside.",
         kind=int,
         unit=_PIXELS,
         most=LARGEST_SIDE,
-        words=("gray", "zero", "mean"),
+        words=(("gray", "zero", "mean", DATASET_MEAN), ("anywhere", "inside")),
         streams=(5, 6),
         stage=Stage.COVER,
         apply=_cutout,

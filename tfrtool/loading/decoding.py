@@ -244,6 +244,19 @@ def rescaler(rescale: Rescale) -> Callable[[Tensor], Tensor]:
     return apply
 
 
+def zero_pixel(rescale: Rescale) -> tuple[float, ...]:
+    """Return the pixel that becomes 0: a value for all channels, or for each that goes in."""
+    values = np.atleast_1d(-np.asarray(rescale.offset) / np.asarray(rescale.scale)).tolist()
+    return tuple(values[::-1] if rescale.bgr else values)
+
+
+def original_pixels(values: Any, rescale: Rescale) -> Any:
+    """Return the pixels, uint8 [..., channels], that became some values."""
+    pixels = (values - np.asarray(rescale.offset)) / np.asarray(rescale.scale)
+    pixels = np.clip(np.rint(pixels), 0, _WHITE).astype(np.uint8)
+    return pixels[..., ::-1] if rescale.bgr else pixels
+
+
 def standard_rescale(batches: TfDataset) -> Rescale:
     """Return ``(x - mean) / deviation`` per channel, over batches of uint8 [n, h, w, channels].
 

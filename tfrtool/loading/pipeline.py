@@ -12,7 +12,7 @@ from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import as_augment, augmenter, mixer
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
-from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler
+from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler, zero_pixel
 from tfrtool.loading.disk_cache import disk_cache
 from tfrtool.loading.options import LoadOptions, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
@@ -85,7 +85,7 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     )
     rescale = rescaler(options.linear) if options.linear else None
     augment = as_augment(options.augment) if options.training else None
-    change = augmenter(augment) if augment else None
+    change = _augmenter(options)
     mix = mixer(augment) if augment and augment.mixes else None
     if mix is not None and not dataset.label_form.is_class_number:
         raise UsageError("--augment mixup and cutmix require one class per image")
@@ -176,8 +176,7 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     split, naive = dataset.local_split(options.split), options.recipe == "naive"
     decode = decoder(dataset, options.image_size, channels=options.channels, floats=True)
     rescale, target = rescaler(options.linear or _UNCHANGED), _target(dataset, options)
-    augment = as_augment(options.augment) if options.training else None
-    change = augmenter(augment) if augment else None
+    change = _augmenter(options)
 
     def rescaled(pixels: Tensor, labels: Tensor) -> Batch:
         return rescale(pixels), target(labels)
@@ -210,6 +209,15 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     batches = batches if naive else batches.prefetch(tf.data.AUTOTUNE)
     count = -(-images // options.batch_size) * options.epochs
     return batches.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def _augmenter(options: LoadOptions) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """Return what changes the images of a batch by a seed, if anything does."""
+    augment = as_augment(options.augment) if options.training else None
+    if augment is None:
+        return None
+    rescale = options.linear if augment.needs_mean else None
+    return augmenter(augment, None if rescale is None else zero_pixel(rescale))
 
 
 def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:

@@ -13,6 +13,7 @@ from tfrtool.declare import as_choice, declared, option
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import parse_size
 from tfrtool.loading.augment import Augment
+from tfrtool.loading.augmentations import DATASET_MEAN
 from tfrtool.loading.options import (
     ImageSize,
     LoadOptions,
@@ -366,11 +367,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
             )
         if self.resume and self.out is None:
             raise UsageError("--resume requires the directory of the run", hint="use --out DIR")
-        if self.show_augment is not None:
-            if Path(self.show_augment).suffix.lower() != ".png":
-                raise UsageError("--show-augment requires a .png file", path=self.show_augment)
-            if self.recipe != "tfrtool":
-                raise UsageError("--show-augment requires --recipe tfrtool")
+        self._check_augment()
         if self.export and self.out is None:
             raise UsageError("--export requires --out")
         if self.profile and self.profile_folder is None:
@@ -415,6 +412,16 @@ class TrainOptions(OpenOptions, PipelineOptions):
                 hint="use a model of keras.applications, --trainable head, --cache features "
                 "or auto, --recipe tfrtool, and no --augment",
             )
+
+    def _check_augment(self) -> None:
+        if self.show_augment is not None:
+            if Path(self.show_augment).suffix.lower() != ".png":
+                raise UsageError("--show-augment requires a .png file", path=self.show_augment)
+            if self.recipe != "tfrtool":
+                raise UsageError("--show-augment requires --recipe tfrtool")
+        needs_mean = isinstance(self.augment, Augment) and self.augment.needs_mean
+        if needs_mean and self.rescale != "dataset":
+            raise UsageError(f"--augment cutout with {DATASET_MEAN} requires --rescale dataset")
 
     def _parse(self) -> None:
         """Replace texts by what they stand for."""

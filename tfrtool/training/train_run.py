@@ -25,6 +25,7 @@ from tfrtool.errors import (
 from tfrtool.images.charts import draw_charts, shortened_name
 from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
 from tfrtool.loading.dataset import Dataset
+from tfrtool.loading.decoding import original_pixels
 from tfrtool.loading.options import Cache, LoadOptions, Rescale
 from tfrtool.loading.pipeline import load
 from tfrtool.storage.arguments import option_name
@@ -263,10 +264,10 @@ class TrainingRun:
         names = self.plan.class_names
         # A cache changes the order. With cached features, images come without one.
         cache = "none" if self._cache == "features" else self._cache
-        data = self._data.changed(epochs=1, cache=cache)
+        data = self._data.changed(epochs=1, cache=cache, rescale=self._rescale)
         with data.naming_damage():
             full = next(load(data.dataset, data.training).as_numpy_iterator())
-        batch = [part[:_DRAWN] for part in full]
+        batch = original_pixels(full[0][:_DRAWN], self._rescale), full[1][:_DRAWN]
 
         def text(label: Any) -> str:
             if not names:
