@@ -14,7 +14,7 @@ from tests.training.conftest import Told
 from tests.training.runs import small_options
 from tfrtool import train
 from tfrtool.storage.progress import Progress
-from tfrtool.training.fitting import StepTrace
+from tfrtool.training.callbacks import StepTrace
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 

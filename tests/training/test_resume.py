@@ -61,6 +61,14 @@ def numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
     return [(e.epoch, e.loss, e.accuracy, e.val_loss, e.val_accuracy) for e in epochs]
 
 
+def _dropping(size: int, classes: int) -> Any:
+    """Return a model whose steps draw random numbers."""
+    import keras
+
+    layers = [keras.Input((size, size, 3)), keras.layers.Flatten(), keras.layers.Dropout(0.5)]
+    return keras.Sequential([*layers, keras.layers.Dense(classes, activation="softmax")])
+
+
 @pytest.mark.parametrize(
     ("changes", "cache", "free"),
     [
@@ -75,9 +83,10 @@ def numbers(epochs: tuple[EpochReport, ...]) -> list[tuple[float | None, ...]]:
             "none",
             0,
         ),
+        ({"model": _dropping, "trainable": "auto"}, "memory", FREE),
         more(HEAD, "features", FREE),
     ],
-    ids=["memory", "augmented", "features"],
+    ids=["memory", "augmented", "dropout", "features"],
 )
 def test_it_ends_where_an_uninterrupted_run_would(
     few: Path,

@@ -8,7 +8,8 @@ after each epoch, and is read as untrusted input.
 import functools
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -28,7 +29,7 @@ CHECKPOINT = "checkpoint"
 _MAGIC = b"tfrtool checkpoint 1\n"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
     """A run after an epoch, without its weights."""
 
@@ -44,14 +45,24 @@ class _Header(msgspec.Struct):
     crc32c: int
 
 
+def values_of(variables: Iterable[Any]) -> list[Any]:
+    """Return copies of the values of variables."""
+    return [variable.numpy() for variable in variables]
+
+
+def assign_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Give variables these values."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
 def save_checkpoint(out: Path, run: RunState, state: Sequence[Any], best: Sequence[Any]) -> None:
     """Replace the checkpoint of a run; ``best`` is empty if the last epoch is the best."""
-    data = [one.tobytes() for one in (*state, *best)]
-    header = _Header(run, _kinds((*state, *best)), _crc_of(data))
-    line = msgspec.msgpack.encode(header)
-    path = out / CHECKPOINT
+    arrays, path = [*state, *best], out / CHECKPOINT
+    header = msgspec.msgpack.encode(_Header(run, _kinds(arrays), crc_of(arrays)))
     with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
-        file.writelines([_MAGIC, len(line).to_bytes(8, "little"), line, *data])
+        file.writelines([_MAGIC, len(header).to_bytes(8, "little"), header])
+        file.writelines(array.tobytes() for array in arrays)
 
 
 def has_checkpoint(out: Path) -> bool:
@@ -60,73 +71,62 @@ def has_checkpoint(out: Path) -> bool:
 
 
 def read_state(out: Path) -> RunState | None:
-    """Read a checkpoint without its weights; None if there is none yet."""
+    """Read a checkpoint without its values; None if there is none yet."""
     if not has_checkpoint(out):
         return None
-    try:
-        with open_regular(out / CHECKPOINT, follow=False) as file:
-            run = _read_header(file).run
-        numbers = [epoch.epoch for epoch in run.epochs]
+    with _opened(out) as (header, _):
+        numbers = [epoch.epoch for epoch in header.run.epochs]
         if not numbers or numbers != [*range(1, len(numbers) + 1)]:
             raise ValueError("its epochs are out of order")
-        return run
-    except (OSError, ValueError) as error:
-        raise unusable(out, _reason(error)) from error
+        return header.run
 
 
-def read_arrays(
-    out: Path, state: Sequence[Any], best: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
-    """Read the arrays, which must have the shapes and dtypes of these; ``best`` may be missing."""
-    try:
-        with open_regular(out / CHECKPOINT, follow=False) as file:
-            header = _read_header(file)
-            kinds = [(name, tuple(shape)) for name, shape in header.arrays]
-            if header.arrays not in (_kinds(state), _kinds((*state, *best))):
-                raise ValueError("it belongs to another model")
-            size = sum(np.dtype(name).itemsize * math.prod(shape) for name, shape in kinds)
-            data = file.read(size + 1)
+def restore(out: Path, frozen: int, variables: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    """Give variables their values of a checkpoint, and return the weights of the best epoch.
+
+    ``frozen`` is the CRC-32C of the frozen weights, which must be those of the checkpoint.
+    """
+    with _opened(out) as (header, file):
+        if header.run.frozen != frozen:
+            raise ValueError("its frozen weights differ from those of the run")
+        if header.arrays not in (_kinds(variables), _kinds((*variables, *weights))):
+            raise ValueError("it belongs to another model")
+        size = sum(np.dtype(name).itemsize * math.prod(shape) for name, shape in header.arrays)
+        data = file.read(size + 1)
         if len(data) != size or crc32c(data) != header.crc32c:
             raise ValueError("its weights are damaged")
-    except (OSError, ValueError) as error:
-        raise unusable(out, _reason(error)) from error
     arrays, start = [], 0
-    for name, shape in kinds:
+    for name, shape in header.arrays:
         arrays.append(np.frombuffer(data, name, math.prod(shape), start).reshape(shape))
         start += arrays[-1].nbytes
-    return arrays[: len(state)], arrays[len(state) :]
+    assign_values(variables, arrays[: len(variables)])
+    return arrays[len(variables) :] or values_of(weights)
+
+
+@contextmanager
+def _opened(out: Path) -> Iterator[tuple[_Header, IO[bytes]]]:
+    """Read the header of a checkpoint; what is wrong with it, here or later, is one error."""
+    path = out / CHECKPOINT
+    try:
+        with open_regular(path, follow=False) as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise ValueError("another version of tfrtool wrote it")
+            length = int.from_bytes(file.read(8), "little")
+            if length > MAX_METADATA_BYTES:
+                raise ValueError("its header is too long")
+            yield msgspec.msgpack.decode(file.read(length), type=_Header), file
+    except (OSError, ValueError) as error:
+        reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
+        if isinstance(error, msgspec.MsgspecError):
+            reason = f"it is damaged: {error}"
+        what, hint = f"unusable checkpoint: {reason}", "delete it to start over"
+        raise DatasetError(what, path=path, hint=hint) from error
 
 
 def _kinds(arrays: Iterable[Any]) -> list[tuple[str, list[int]]]:
-    return [(one.dtype.name, list(one.shape)) for one in arrays]
+    return [(array.dtype.name, list(array.shape)) for array in arrays]
 
 
-def _read_header(file: IO[bytes]) -> _Header:
-    if file.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("another version of tfrtool wrote it")
-    length = int.from_bytes(file.read(8), "little")
-    if length > MAX_METADATA_BYTES:
-        raise ValueError("its header is too long")
-    return msgspec.msgpack.decode(file.read(length), type=_Header)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, msgspec.MsgspecError):
-        return f"it is damaged: {error}"
-    return os_reason(error) if isinstance(error, OSError) else reason_of(error)
-
-
-def unusable(out: Path, reason: str) -> DatasetError:
-    """Return the error for a checkpoint that no run can be resumed from."""
-    return DatasetError(
-        f"unusable checkpoint: {reason}", path=out / CHECKPOINT, hint="delete it to start over"
-    )
-
-
-def crc_of(variables: Sequence[Any]) -> int:
-    """Return the CRC-32C of variables that never change, which need not be saved."""
-    return _crc_of(variable.numpy().tobytes() for variable in variables)
-
-
-def _crc_of(parts: Iterable[bytes]) -> int:
-    return functools.reduce(extend_crc32c, parts, 0)
+def crc_of(values: Iterable[Any]) -> int:
+    """Return the CRC-32C of arrays, one after the other."""
+    return functools.reduce(extend_crc32c, (value.tobytes() for value in values), 0)

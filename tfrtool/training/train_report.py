@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,17 @@ class EpochReport:
             else None
             for name, one in values.items()
         }
+
+
+def best_epoch(epochs: Sequence[EpochReport]) -> int:
+    """Return the number of the epoch with the lowest `EpochReport.monitored`."""
+    return min(epochs, key=lambda epoch: epoch.monitored).epoch
+
+
+def is_over(epochs: Sequence[EpochReport], options: TrainOptions) -> bool:
+    """Return whether all epochs are done, or none was better for long enough."""
+    waited = len(epochs) - best_epoch(epochs) if epochs else 0
+    return len(epochs) >= options.epochs or waited >= (options.early_stopping or math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

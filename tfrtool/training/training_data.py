@@ -26,8 +26,9 @@ from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load, split_records
 from tfrtool.storage.progress import OnProgress, activity
+from tfrtool.training.models import smallest_valid_side
 from tfrtool.training.tasks import TASKS
-from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions
+from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions, is_own
 
 _VALIDATION = "validation"
 _VALIDATIONS = (_VALIDATION, "valid", "val")
@@ -49,12 +50,14 @@ class TrainingData:
         dataset: the same without damaged records, if they are skipped.
         dropped: what was skipped, or None if nothing was searched for.
         parts: how to load the training images, and the validation images if there are any.
+        images: number of images of each part.
     """
 
     original: Dataset
     dataset: Dataset
     dropped: DropReport | None
     parts: tuple[LoadOptions, ...]
+    images: list[int]
 
     @property
     def training(self) -> LoadOptions:
@@ -62,9 +65,9 @@ class TrainingData:
         return self.parts[0]
 
     @property
-    def images(self) -> list[int]:
-        """Number of images of each part."""
-        return [count_images(self.dataset, part) for part in self.parts]
+    def steps(self) -> list[int]:
+        """Number of batches of each part."""
+        return [-(-images // self.training.batch_size) for images in self.images]
 
     def changed(self, **changes: Any) -> "TrainingData":
         """Return the same images with all parts loaded in another way."""
@@ -75,10 +78,10 @@ class TrainingData:
         order: dict[str, Any] = {"training": False, "epochs": 1, "first_epoch": 0}
         return self.changed(rescale=None, cache="none", augment=None, **order, **changes)
 
-    def naming_damage(self, cache: Cache = "none") -> AbstractContextManager[None]:
+    def naming_damage(self) -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
         splits = [part.split for part in self.parts]
-        folder = cache_directory(self.training) if cache == "disk" else None
+        folder = cache_directory(self.training) if self.training.cache == "disk" else None
         return naming_damage(self.dataset, *splits, disk_cache=folder)
 
     def measured_rescale(self, on_progress: OnProgress) -> Rescale:
@@ -123,7 +126,10 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
     parts: tuple[LoadOptions, ...] = (training,)
     if validation is not None:
         parts = (training, replace(validation, training=False, augment=None))
-    return TrainingData(original=original, dataset=dataset, dropped=report, parts=parts)
+    images = [count_images(dataset, part) for part in parts]
+    return TrainingData(
+        original=original, dataset=dataset, dropped=report, parts=parts, images=images
+    )
 
 
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
@@ -216,13 +222,18 @@ def balanced_weights(data: TrainingData) -> dict[str, float]:
 
 
 def plan_warnings(
-    options: TrainOptions, data: TrainingData, weights: Mapping[str, float] | None, *, frozen: bool
+    options: TrainOptions,
+    data: TrainingData,
+    weights: Mapping[str, float] | None,
+    *,
+    has_base: bool,
 ) -> tuple[str, ...]:
-    """Return a sentence for each likely mistake."""
+    """Return a sentence for each likely mistake; ``has_base`` is whether a base is frozen."""
     found = []
     if options.policy != "float32" and not tf.config.list_physical_devices("GPU"):
         found.append(f"--precision {options.precision} is slower than float32 without a GPU")
-    if frozen and options.initial_weights == NO_WEIGHTS:
+    is_named = options.model_name != CNN and not is_own(options.model_name)
+    if has_base and is_named and options.initial_weights == NO_WEIGHTS:
         found.append(
             "the base is frozen with random weights, so the head has almost nothing to learn from; "
             "use --trainable all to train the base, or --weights imagenet to load it"
@@ -232,4 +243,12 @@ def plan_warnings(
     missing = [printable(name) for name, weight in (weights or {}).items() if not weight]
     if missing:
         found.append(f"no training images of {some_of(missing, 5)}")
+    least = smallest_valid_side()
+    if (options.model_name, options.head) == (CNN, "sigmoid") and min(
+        data.training.shape[:2]
+    ) < least:
+        found.append(
+            f"images below {least} pixels are too small for the cnn without padding: it gets the "
+            "padding same"
+        )
     return tuple(found)
