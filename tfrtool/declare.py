@@ -190,15 +190,16 @@ def _check_range(option_field: Field[Any], spec: OptionSpec, value: Any) -> None
     )
     if fits:
         return
-    wanted = range_text(spec.least, spec.most, spec.above)
+    wanted = range_text(spec.least, spec.most, spec.above, value)
     raise UsageError(f"{option_flag(option_field, spec)} must be {wanted}, got {value}")
 
 
-def range_text(least: float | None, most: float | None, above: float | None) -> str:
-    """Return the numbers that an option takes, such as "at least 1"."""
+def range_text(least: float | None, most: float | None, above: float | None, value: float) -> str:
+    """Return the numbers that an option takes, such as "at least 1", for one that is outside."""
     if above is not None:
         return f"above {above:g}" + ("" if most is None else f" and at most {most}")
-    return f"at least {least}" if most is None else f"from {least} to {most}"
+    is_open = most is None or (most >= 2**31 - 1 and value < most)
+    return f"at least {least}" if is_open else f"from {least} to {most}"
 
 
 P = ParamSpec("P")

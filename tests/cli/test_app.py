@@ -254,6 +254,8 @@ def test_what_tensorflow_says_when_it_starts(
         ("verify a --workers 1.5", ["--workers", "whole number", "1.5"]),
         ("write a b --quality 101", ["--quality", "from 1 to 100", "101"]),
         ("train a --learning-rate -1", ["--learning-rate", "above 0", "-1"]),
+        ("train a --batch-size 0", ["--batch-size must be at least 1, got 0"]),
+        ("train a --batch-size 4294967296", ["--batch-size must be from 1 to 2147483647"]),
         ("train a --loader prefetch=x", ["--loader prefetch", "auto", "'x'"]),
         ("train a --loader calls=2,calls=3", ["--loader", "calls twice"]),
         ("train a --loader cycles=2", ["--loader", "'cycles=2'", "cycle, block, calls, parse"]),

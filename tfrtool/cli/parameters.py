@@ -102,9 +102,8 @@ def _out_of_range(
     kind: WholeNumber | Number, noun: str, value: Any, param: click.Parameter | None
 ) -> UsageError:
     least, above = (None, kind.min) if kind.min_open else (kind.min, None)
-    wanted = range_text(least, kind.max, above)
     try:
-        float(value)
+        wanted = range_text(least, kind.max, above, float(value))
     except ValueError:
         wanted, value = noun, repr(str(value)[:100])
     else:
