@@ -8,25 +8,12 @@ from typing import Any
 
 import keras
 
-from tfrtool.errors import (
-    UsageError,
-    printable,
-)
+from tfrtool.errors import UsageError, printable
 from tfrtool.loading.options import Rescale
 from tfrtool.storage.arguments import option_name
 from tfrtool.storage.progress import activity
-from tfrtool.training.checkpoint import (
-    RunState,
-    crc_of,
-    read_state,
-    restore,
-    values_of,
-)
-from tfrtool.training.fitting import (
-    MeasuredModel,
-    compile_model,
-    needs_vectors,
-)
+from tfrtool.training.checkpoint import RunState, crc_of, read_state, restore, values_of
+from tfrtool.training.fitting import MeasuredModel, compile_model, needs_vectors
 from tfrtool.training.input_scaling import find_scaling_layer
 from tfrtool.training.models import (
     UNSCALED,
@@ -36,11 +23,7 @@ from tfrtool.training.models import (
     rescale_for,
 )
 from tfrtool.training.replicas import Devices, ReplicaModel, open_devices
-from tfrtool.training.run_record import (
-    check_dataset,
-    dataset_digest,
-    run_record,
-)
+from tfrtool.training.run_record import check_dataset, dataset_digest, run_record
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
 from tfrtool.training.train_options import ADAM, TrainOptions
 from tfrtool.training.train_report import EpochReport, TrainPlan

@@ -13,12 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import (
-    UsageError,
-    WriteError,
-    human_count,
-    os_errors_as,
-)
+from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.images.charts import draw_charts, shortened_name
 from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
 from tfrtool.loading.dataset import Dataset
@@ -37,29 +32,14 @@ from tfrtool.training.callbacks import (
     StepTrace,
     TensorBoardLogs,
 )
-from tfrtool.training.checkpoint import (
-    CHECKPOINT,
-    assign_values,
-    has_checkpoint,
-    values_of,
-)
+from tfrtool.training.checkpoint import CHECKPOINT, assign_values, has_checkpoint, values_of
 from tfrtool.training.exporting import EXPORT_FILES, Exported, export_model
-from tfrtool.training.fitting import (
-    EpochMeter,
-)
-from tfrtool.training.frozen_features import (
-    BASE_BATCH,
-    extract_features,
-    feature_batches,
-    freeze,
-)
+from tfrtool.training.fitting import EpochMeter
+from tfrtool.training.frozen_features import BASE_BATCH, extract_features, feature_batches, freeze
 from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.preparation import Run, prepare
 from tfrtool.training.replicas import ReplicaModel
-from tfrtool.training.run_record import (
-    RUN_FILE,
-    save_json,
-)
+from tfrtool.training.run_record import RUN_FILE, save_json
 from tfrtool.training.saved_model import (
     BEST_MODEL_FILE,
     MODEL_FILE,
@@ -298,20 +278,15 @@ def _run_directory(out: Path, *, resume: bool) -> Iterator[None]:
             for name in (CHECKPOINT, RUN_FILE, *_RESULTS):
                 delete_leftovers(out / name)
         known = any(os.path.lexists(out / name) for name in (CHECKPOINT, RUN_FILE))
+        hint = "choose another directory"
         for path in [] if known else [out / name for name in _RESULTS]:
             if os.path.lexists(path):
                 what = "already exists, but not from a run of tfrtool"
-                raise UsageError(what, path=path, hint="choose another directory")
+                raise UsageError(what, path=path, hint=hint)
         if has_checkpoint(out) and not resume:
-            raise UsageError(
-                "already has a run",
-                path=out,
-                hint="use --resume to continue it, or choose another directory",
-            )
+            hint = f"use --resume to continue it, or {hint}"
+            raise UsageError("already has a run", path=out, hint=hint)
         if not has_checkpoint(out) and os.path.lexists(out / MODEL_FILE):
-            raise UsageError(
-                "already has a model, and no checkpoint to resume from",
-                path=out,
-                hint="choose another directory",
-            )
+            what = "already has a model, and no checkpoint to resume from"
+            raise UsageError(what, path=out, hint=hint)
         yield

@@ -11,13 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError, printable, some_of
-from tfrtool.loading.cache import (
-    CachePlan,
-    CacheRequest,
-    available_memory,
-    free_disk,
-    plan_cache,
-)
+from tfrtool.loading.cache import CachePlan, CacheRequest, available_memory, free_disk, plan_cache
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, standard_rescale
@@ -108,24 +102,21 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         )
     TASKS[dataset.task].check_training(options, dataset)
     training = options.loading(_choose_image_size(options, dataset))
-    validation = None
+    parts: tuple[LoadOptions, ...] = (training,)
     if isinstance(options.validation, float):
         training = replace(training, holdout=options.validation)
-        validation = replace(training, held_out=True)
+        parts = (training, replace(training, held_out=True))
     elif (name := _validation_split(dataset, options)) is not None:
         both = {*dataset.split_names(options.split)}.intersection(dataset.split_names(name))
         if both:
             what = f"split {min(both)!r} can't be used for both training and validation"
             raise UsageError(what)
-        validation = replace(training, split=name)
-    for part in (training, *filter(None, [validation])):
-        unlabeled = dataset.unlabeled_splits
+        parts = (training, replace(training, split=name))
+    for part in parts:
         for name in dataset.split_names(part.split):
-            if name in unlabeled:
+            if name in dataset.unlabeled_splits:
                 raise DatasetError(f"split {name!r} has no labels", path=dataset.directory)
-    parts: tuple[LoadOptions, ...] = (training,)
-    if validation is not None:
-        parts = (training, replace(validation, training=False, augment=None))
+    parts = (training, *(replace(part, training=False, augment=None) for part in parts[1:]))
     images = [count_images(dataset, part) for part in parts]
     return TrainingData(
         original=original, dataset=dataset, dropped=report, parts=parts, images=images
