@@ -32,10 +32,9 @@ from tfrtool.storage.progress import Progress, activity
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.evaluate_options import EvaluateOptions
-from tfrtool.training.image_result import ImageResult, rounded_values
 from tfrtool.training.own_model_file import load_any_model
 from tfrtool.training.saved_model import SavedModel, is_own_file, load_model
-from tfrtool.training.tallies import ClassFigures, ClassTally, TargetFigures, ValueTally
+from tfrtool.training.tallies import ClassFigures, ImageResult, TargetFigures, rounded_values
 from tfrtool.training.tasks import TASKS
 from tfrtool.training.worst_mistakes import (
     check_drop_list,
@@ -187,14 +186,14 @@ def evaluate(
         if folder is not None:
             lines = stack.enter_context(_new(folder / _PREDICTIONS, overwrite=overwrite))
         with naming_damage(clean, name):
-            evaluator.run(clean, name, lines)
+            figures = evaluator.run(clean, name, lines)
         pictures = None if folder is None else original_pictures(clean, name, evaluator.mistakes)
         report = EvaluationReport(
             model=model.path,
             dataset=original.directory,
             split=name,
             task=model.facts.task,
-            **evaluator.tally.figures(),
+            **figures,
             most_wrong=tuple(result for result, _ in evaluator.mistakes),
             damage=() if dropped is None else dropped.lines,
             skipped=0 if dropped is None else dropped.n_skipped,
@@ -243,8 +242,6 @@ def _choose_split(dataset: Dataset, split: str | None) -> str:
 class _Evaluator:
     """Compares what a model predicts with the labels of a dataset."""
 
-    tally: ClassTally | ValueTally
-
     def __init__(self, saved: SavedModel, dataset: Dataset, options: EvaluateOptions) -> None:
         self._saved, self._dataset, self._options = saved, dataset, options
         self.mistakes: list[tuple[ImageResult, int]] = []  # with positions; highest loss first
@@ -258,12 +255,11 @@ class _Evaluator:
         self._task = TASKS[dataset.task]
         self._numbers = self._task.output_numbers(saved.facts.output_names, dataset)
 
-    def run(self, dataset: Dataset, name: str, lines: IO[bytes] | None) -> None:
-        """Classify all images of a split, in the order of their records."""
+    def run(self, dataset: Dataset, name: str, lines: IO[bytes] | None) -> dict[str, Any]:
+        """Classify all images of a split, in the order of their records; return the figures."""
         split, model, facts = dataset.split(name), self._saved.graph(), self._saved.facts
         options, places = self._options, _record_places(split, self._dataset.split(name))
         tally = self._task.tally(facts.output_names, self._numbers, split.records, options.top_k)
-        self.tally = tally
         batches = dataset.load(
             name,
             image_size=facts.image_size,
@@ -290,6 +286,7 @@ class _Evaluator:
             options.on_progress(Progress(what="evaluate", done=done, total=total, unit="images"))
         if tally.images != split.records:
             raise DatasetError("the split has fewer records than counted")
+        return tally.figures()
 
 
 def _record_places(read: Split, original: Split) -> Iterator[tuple[AnyPath, int | None]]:

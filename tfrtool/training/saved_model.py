@@ -5,7 +5,7 @@ import os
 import re
 import warnings
 import zipfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,18 +61,13 @@ class ModelFacts:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Names of the classes or the numbers that the model predicts."""
-        return self.class_names or self.targets or TASKS[self.task].names_by_default
+        return self.targets or self.class_names or TASKS[self.task].names_by_default
 
 
-class _Member(msgspec.Struct, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member(ModelFacts):
     format: Literal[1] = 1
-    model: str
-    image_size: ImageSize
-    class_names: tuple[str, ...]
-    task: Task = Task.SINGLE
-    channels: Channels = 3
-    targets: tuple[str, ...] = ()
-    resize: dict[str, Any] = msgspec.field(default_factory=lambda: _RESIZE)
+    resize: dict[str, Any] = field(default_factory=lambda: _RESIZE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

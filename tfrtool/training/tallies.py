@@ -1,27 +1,22 @@
 """What a model gets right and wrong on the images of a split, counted batch by batch."""
 
-import abc
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 
 from tfrtool.storage.remote_path import AnyPath
-from tfrtool.training.image_result import ImageResult
 from tfrtool.training.scores import EpochScores
 
-Locations = Iterator[tuple[AnyPath, int | None]]
-"""The shard of each image and the number of its record, None if damage before it was skipped."""
-
-_FIGURES = ("precision", "recall", "f1")
 _EPSILON = 1e-7
 """By which Keras keeps probabilities away from 0 and 1 in its losses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClassFigures:
     """How well one class is distinguished from all others, as scikit-learn defines it.
 
@@ -64,51 +59,90 @@ class TargetFigures:
     r2: float | None
 
 
-class ClassTally(abc.ABC):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageResult:
+    """Prediction for one image.
+
+    Attributes:
+        shard: path of its shard.
+        record: number of its record, from 0; None if damage before it was skipped.
+        labels: true classes, one or more.
+        predicted: the most probable class, or all with a probability of at least 0.5.
+        probabilities: of these classes, 0 to 1.
+        loss: cross-entropy in nats, with several classes the mean; for regression, the mean squared
+            error.
+        value: for regression, the true number, or several by name; otherwise None.
+        predicted_value: for regression, the predicted number, or several by name; otherwise None.
+    """
+
+    shard: AnyPath
+    record: int | None
+    labels: tuple[str, ...]
+    predicted: tuple[str, ...]
+    probabilities: Mapping[str, float]
+    loss: float
+    value: float | Mapping[str, float] | None = None
+    predicted_value: float | Mapping[str, float] | None = None
+
+    @property
+    def probability(self) -> float | None:
+        """The highest probability of the predicted classes; None without any."""
+        return max((self.probabilities[name] for name in self.predicted), default=None)
+
+
+class _Tally:
+    """Counts the mistakes of a model, batch by batch."""
+
+    def __init__(self, names: Sequence[str], numbers: Any, images: int, top_k: int) -> None:
+        """Count up to ``images`` images; ``numbers`` are the model's of a dataset's outputs."""
+        self._names, self._numbers, self._top_k = names, numbers, top_k
+        self._scores, self.images = EpochScores(images), 0
+
+    def results(
+        self, labels: Any, scores: Any, locations: Iterator[tuple[AnyPath, int | None]]
+    ) -> Iterator[ImageResult]:
+        """Count a batch, and yield the result of each image."""
+        self.images += len(labels)
+        for values, (shard, record) in zip(self._count(labels, scores), locations, strict=False):
+            yield ImageResult(shard=shard, record=record, **values)
+
+    def _count(self, labels: Any, scores: Any) -> Iterator[dict[str, Any]]:
+        """Count a batch, and yield the fields of each image's result."""
+        raise NotImplementedError
+
+
+class _ClassTally(_Tally):
     """Counts right and wrong classes."""
 
     def __init__(self, names: Sequence[str], numbers: Any, images: int, top_k: int) -> None:
-        """Count up to ``images`` images; ``numbers`` are the model's of a dataset's classes."""
-        self._names, self._numbers, self._top_k = names, numbers, top_k
-        self.images, self._losses, self._hits = 0, 0.0, 0.0
-        self._scores = EpochScores(images)
+        super().__init__(names, numbers, images, top_k)
+        self._losses, self._hits = 0.0, 0.0
         # For each class: its images, its predictions, and the images that are both.
-        self._counts = np.zeros((3, len(self._names)), np.int64)
+        self._counts = np.zeros((3, len(names)), np.int64)
 
-    def results(self, labels: Any, scores: Any, locations: Locations) -> Iterator[ImageResult]:
-        """Count a batch, and yield the result of each image."""
-        truths, guesses = self._decisions(labels, scores)
-        losses = self._count(truths, guesses, scores)
+    def _count(self, labels: Any, scores: Any) -> Iterator[dict[str, Any]]:
+        truths, guesses, losses = self._decide(labels, scores)
         self._scores.add(truths, scores.astype(np.float32))
-        self.images += len(losses)
         self._losses += float(losses.sum())
         self._counts += np.array([one.sum(axis=0) for one in (truths, guesses, truths & guesses)])
         for truth, guess, row, loss in zip(truths, guesses, scores, losses.tolist(), strict=True):
-            shard, record = next(locations)
             labels, predicted, either = (
                 tuple(self._names[number] for number in np.flatnonzero(one).tolist())
                 for one in (truth, guess, truth | guess)
             )
-            probabilities = dict(zip(either, row[truth | guess].tolist(), strict=True))
-            yield ImageResult(
-                shard=shard,
-                record=record,
-                labels=labels,
-                predicted=predicted,
-                probabilities=probabilities,
-                loss=loss,
-            )
+            yield {
+                "labels": labels,
+                "predicted": predicted,
+                "probabilities": dict(zip(either, row[truth | guess].tolist(), strict=True)),
+                "loss": loss,
+            }
 
-    @abc.abstractmethod
-    def _decisions(self, labels: Any, scores: Any) -> tuple[Any, Any]:
-        """Return the true and the predicted classes of images, bool [n, classes] both."""
-
-    @abc.abstractmethod
-    def _count(self, truths: Any, guesses: Any, scores: Any) -> Any:
-        """Count a batch, and return the loss of each image, float64 [n]."""
+    def _decide(self, labels: Any, scores: Any) -> tuple[Any, Any, Any]:
+        """Return true and predicted classes, bool [n, classes], and losses, float64 [n]."""
+        raise NotImplementedError
 
     def _averages(self) -> list[float | None]:
-        """Return the average precision of each class; the list may be empty."""
+        """Return the average precision of each class; none if it is not measured."""
         return []
 
     def figures(self) -> dict[str, Any]:
@@ -116,38 +150,23 @@ class ClassTally(abc.ABC):
         images, predicted, right = self._counts.astype(np.float64)
         with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, which becomes None
             each = right / predicted, right / images, 2 * right / (images + predicted)
-        met = images + predicted > 0
+        means = (np.nan_to_num(values[images + predicted > 0]).mean() for values in each)
+        known = ([None if math.isnan(one) else one for one in values.tolist()] for values in each)
         lacking: list[float | None] = [None] * len(self._names)
         averages, areas = self._averages() or lacking, self._scores.areas() or lacking
-        rows = zip(self._names, *self._counts[:2].tolist(), *each, averages, areas, strict=True)
+        rows = zip(self._names, *self._counts[:2].tolist(), *known, averages, areas, strict=True)
         return {
             "images": self.images,
             "loss": self._losses / self.images,
             "accuracy": self._hits / self.images,
-            **{
-                name: float(np.nan_to_num(values[met]).mean())
-                for name, values in zip(_FIGURES, each, strict=True)
-            },
+            **dict(zip(("precision", "recall", "f1"), map(float, means), strict=True)),
             "auc": _mean(areas),
             "mean_average_precision": _mean(averages),
-            "classes": tuple(
-                ClassFigures(
-                    label=label,
-                    images=images,
-                    predicted=predicted,
-                    average_precision=average,
-                    auc=area,
-                    **{
-                        name: None if np.isnan(value) else float(value)
-                        for name, value in zip(_FIGURES, figures, strict=True)
-                    },
-                )
-                for label, images, predicted, *figures, average, area in rows
-            ),
+            "classes": tuple(starmap(ClassFigures, rows)),
         }
 
 
-class SingleLabelTally(ClassTally):
+class SingleLabelTally(_ClassTally):
     """Counts images of one class each."""
 
     def __init__(self, names: Sequence[str], numbers: Any, images: int, top_k: int) -> None:
@@ -155,19 +174,19 @@ class SingleLabelTally(ClassTally):
         self._near = 0  # images whose class is among the first
         self._confusion = Counter[tuple[int, int]]()
 
-    def _decisions(self, labels: Any, scores: Any) -> tuple[Any, Any]:
-        truths, rows = np.zeros(scores.shape, np.bool_), np.arange(len(scores))
-        guesses = np.zeros_like(truths)
-        truths[rows, self._numbers[labels]] = guesses[rows, scores.argmax(axis=1)] = True
-        return truths, guesses
-
-    def _count(self, truths: Any, guesses: Any, scores: Any) -> Any:
-        pairs = zip(*(one.argmax(axis=1).tolist() for one in (truths, guesses)), strict=True)
-        self._confusion.update(pairs)
-        self._hits += int((truths & guesses).sum())
+    def _decide(self, labels: Any, scores: Any) -> tuple[Any, Any, Any]:
+        classes, predicted, rows = (
+            self._numbers[labels],
+            scores.argmax(axis=1),
+            np.arange(len(scores)),
+        )
+        truths, guesses = np.zeros((2, *scores.shape), np.bool_)
+        truths[rows, classes] = guesses[rows, predicted] = True
+        self._confusion.update(zip(classes.tolist(), predicted.tolist(), strict=True))
+        self._hits += int((classes == predicted).sum())
         higher = (scores > scores[truths][:, None]).sum(axis=1)
         self._near += int((higher < self._top_k).sum())
-        return -np.log(np.clip(scores, _EPSILON, 1 - _EPSILON)[truths])
+        return truths, guesses, -np.log(np.clip(scores, _EPSILON, 1 - _EPSILON)[truths])
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of a report over all images."""
@@ -175,53 +194,43 @@ class SingleLabelTally(ClassTally):
         return super().figures() | {"confusion": self._confusion, "top_k_accuracy": near}
 
 
-class MultiLabelTally(ClassTally):
+class MultiLabelTally(_ClassTally):
     """Counts images of any number of classes."""
 
-    def _decisions(self, labels: Any, scores: Any) -> tuple[Any, Any]:
-        truths = np.zeros(scores.shape, np.bool_)
+    def _decide(self, labels: Any, scores: Any) -> tuple[Any, Any, Any]:
+        truths, guesses = np.zeros(scores.shape, np.bool_), scores >= 0.5
         truths[:, self._numbers] = labels > 0
-        return truths, scores >= 0.5
-
-    def _count(self, truths: Any, guesses: Any, scores: Any) -> Any:
         self._hits += float((truths == guesses).mean(axis=1).sum())
         bounded = np.clip(scores, _EPSILON, 1 - _EPSILON)
-        return -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
+        return truths, guesses, -np.log(np.where(truths, bounded, 1 - bounded)).mean(axis=1)
 
     def _averages(self) -> list[float | None]:
         return self._scores.averages()
 
 
-class ValueTally:
+class ValueTally(_Tally):
     """Compares the numbers that a model predicts with those of a dataset."""
 
     def __init__(self, names: Sequence[str], numbers: Any, images: int, top_k: int) -> None:
-        """Compare with a dataset's targets; ``numbers`` are the model's outputs of these."""
-        del images, top_k
-        self._names, self._numbers, self.images = names, numbers, 0
+        super().__init__(names, numbers, images, top_k)
         # Of squared errors, absolute errors, true numbers and their squares, for each target.
         self._sums = np.zeros((4, len(names)))
 
-    def results(self, labels: Any, scores: Any, locations: Locations) -> Iterator[ImageResult]:
-        """Count a batch, and yield the result of each image."""
+    def _count(self, labels: Any, scores: Any) -> Iterator[dict[str, Any]]:
         truths = np.empty_like(scores)
         truths[:, self._numbers] = labels.reshape(scores.shape)
         losses = np.square(scores - truths)
-        self.images += len(losses)
         values = losses, np.abs(scores - truths), truths, np.square(truths)
         self._sums += np.array([one.sum(axis=0) for one in values])
-        for truth, guess, loss in zip(truths, scores, losses.mean(axis=1), strict=True):
-            shard, record = next(locations)
-            yield ImageResult(
-                shard=shard,
-                record=record,
-                labels=tuple(f"{value:.6g}" for value in truth),
-                predicted=tuple(f"{value:.6g}" for value in guess),
-                probabilities={},
-                loss=float(loss),
-                value=named_values(self._names, truth),
-                predicted_value=named_values(self._names, guess),
-            )
+        for truth, guess, loss in zip(truths, scores, losses.mean(axis=1).tolist(), strict=True):
+            yield {
+                "labels": tuple(f"{value:.6g}" for value in truth),
+                "predicted": tuple(f"{value:.6g}" for value in guess),
+                "probabilities": {},
+                "loss": loss,
+                "value": named_values(self._names, truth),
+                "predicted_value": named_values(self._names, guess),
+            }
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of a report over all images."""
@@ -251,6 +260,15 @@ def named_values(names: Sequence[str], values: Any) -> float | dict[str, float]:
     """Return the number that a model predicts, or several by name."""
     numbers = [float(value) for value in values]
     return numbers[0] if len(numbers) == 1 else dict(zip(names, numbers, strict=True))
+
+
+def rounded_values(value: Any) -> Any:
+    """Return a JSON value with six decimals."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {name: rounded_values(one) for name, one in value.items()}
+    return [rounded_values(one) for one in value] if isinstance(value, list) else value
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

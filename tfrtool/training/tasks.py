@@ -13,8 +13,14 @@ from tfrtool.loading.labels import Task
 from tfrtool.page import figure_text
 from tfrtool.storage.arguments import option_name
 from tfrtool.storage.json_values import to_json_values
-from tfrtool.training.image_result import ImageResult, rounded_values
-from tfrtool.training.tallies import MultiLabelTally, SingleLabelTally, ValueTally, named_values
+from tfrtool.training.tallies import (
+    ImageResult,
+    MultiLabelTally,
+    SingleLabelTally,
+    ValueTally,
+    named_values,
+    rounded_values,
+)
 
 if TYPE_CHECKING:
     from tfrtool.loading.dataset_facts import DatasetFacts
@@ -37,9 +43,7 @@ class _ModelTask:
     def head(self, units: int) -> Any:
         """Return a new last layer."""
         activation = "sigmoid" if units == 1 and self.activation else self.activation
-        return keras.layers.Dense(
-            units, activation=activation, name=self.head_name, dtype="float32"
-        )
+        return keras.layers.Dense(units, activation, name=self.head_name, dtype="float32")
 
     def finish(self, output: Any, *, classes: int, outputs: "Outputs") -> Any:
         """Return probabilities or numbers, from the output of a model's last layer."""
@@ -67,11 +71,8 @@ class _ClassTask(_ModelTask):
         """Raise an error if options can't be used, or there are too few classes."""
         del options
         if len(dataset.class_names) < self.least_classes:
-            raise DatasetError(
-                "a classifier needs at least two classes",
-                path=dataset.directory,
-                found=", ".join(dataset.class_names),
-            )
+            what, found = "a classifier needs at least two classes", ", ".join(dataset.class_names)
+            raise DatasetError(what, path=dataset.directory, found=found)
 
     def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
         """Return what ``train`` prints of the outputs: a title and a text."""

@@ -17,7 +17,7 @@ from tfrtool.loading.decoding import record_decoder
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.atomic_files import new_file
-from tfrtool.training.image_result import ImageResult
+from tfrtool.training.tallies import ImageResult
 
 _MOST_DRAWN = 1000
 """Maximum number of images on a sheet, within the size that sheets may have."""
