@@ -18,7 +18,7 @@ from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
@@ -72,8 +72,10 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
 
         def show_epoch(epoch: "EpochReport") -> None:
             epochs.append(epoch)
-            rate = _image_rate(plans[-1], epochs)
-            emit(epoch.to_json() if as_json else render_epoch(epoch, rate, head=len(epochs) == 1))
+            is_first = len(epochs) == 1
+            is_cached = plans[-1].cache == "features" and not is_first
+            line = epoch.to_json() if as_json else render_epoch(epoch, is_cached, head=is_first)
+            emit(line)
 
         report = train(
             replace(
@@ -153,20 +155,11 @@ def _pixels(plan: "TrainPlan") -> str:
     return f"scaled to [{offset:g}, {255 * scale + offset:g}]"
 
 
-def _image_rate(plan: "TrainPlan", epochs: "Sequence[EpochReport]") -> float:
-    """Return the images per second of the last epoch.
+def render_epoch(epoch: "EpochReport", is_cached: bool = False, *, head: bool = False) -> str:
+    """Return an epoch as a line of the table, after the table's head if wanted.
 
-    With cached features, only the first one reads images: the rate is that of all epochs so far.
+    An epoch on cached features reads no images, so it has no rate of images.
     """
-    last = epochs[-1]
-    if plan.cache != "features":
-        return last.images_per_second
-    images = sum(one.images_per_second * one.seconds for one in epochs)
-    return images / sum(one.seconds for one in epochs)
-
-
-def render_epoch(epoch: "EpochReport", rate: float | None = None, *, head: bool = False) -> str:
-    """Return an epoch as a line of the table, after the table's head if wanted."""
     logs, mean = epoch.logs, "mean_average_precision"
     names = [name for name in epoch.scores if name != mean]
     names += [f"val_{name}" for name in names]
@@ -174,7 +167,7 @@ def render_epoch(epoch: "EpochReport", rate: float | None = None, *, head: bool 
     cells = [
         ("epoch", f"{epoch.epoch}"),
         (" seconds", f"{epoch.seconds:.1f}"),
-        ("images/s", f"{epoch.images_per_second if rate is None else rate:.1f}"),
+        ("images/s", "cached" if is_cached else f"{epoch.images_per_second:.1f}"),
         *((_title(name), figure_text(logs.get(name))) for name in names),
         ("input wait", f"{epoch.input_wait_fraction:.1%}"),
         *((_title(name), figure_text(logs.get(name))) for name in last),
