@@ -9,28 +9,42 @@ import pytest
 
 from tests.training.runs import small_options
 from tfrtool import UsageError, train
+from tfrtool.cli.commands.train_command import render_end
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
 
 @pytest.mark.several
 def test_all_are_measured(few: Path) -> None:
-    """A frozen base gives all recipes the same losses; each is measured in its own process."""
-    options = small_options(few, learning_rate=1e-9, epochs=1)
+    """A frozen base gives all runs the same losses; each is measured in its own process."""
+    progress: list[str] = []
+    options = small_options(few, learning_rate=1e-9, epochs=2)
+    options["on_progress"] = lambda one: progress.append(one.what)
     report = train(**options, compare=True, compare_rounds=1)
-    naive, notebook, ours = report.compared
-    assert [one.recipe for one in (naive, notebook, ours)] == ["naive", "notebook", "tfrtool"]
+    naive, _, plain, ours = report.compared
+    names = ["naive", "notebook", "no-features", "tfrtool"]
+    assert [one.name for one in report.compared] == names
+    assert [plain.cache, ours.cache] == ["memory", "features"]
+    assert {f"{name}, run {n} of 4: epoch 1" for n, name in enumerate(names, 1)} <= {*progress}
     for one in report.compared:
         assert one.loss == pytest.approx(ours.loss, abs=1e-3)
         assert one.val_loss == pytest.approx(ours.val_loss, abs=1e-3)
         assert one.memory_bytes is not None
         assert 2**20 < one.memory_bytes < 2**29
         assert one.cpu_seconds > 0
-        assert one.images_per_second == pytest.approx(14 / one.seconds, abs=0.2)
+        assert one.first_epoch_seconds + (one.later_epoch_seconds or 0) < one.seconds
+        images = 20 * 2 / (one.first_epoch_seconds + (one.later_epoch_seconds or 0))
+        assert one.images_per_second == pytest.approx(images, rel=0.1)
     data = report.to_json()
-    assert data["ratios"]["naive"]["seconds"]["median"] == data["speedup"] == report.speedup
+    assert data["ratios"]["tfrtool"]["seconds"]["median"] == data["speedup"] == report.speedup
     assert data["speedup"] == pytest.approx(naive.seconds / ours.seconds, abs=1e-3)
-    assert [run["recipe"] for run in data["runs"]] == ["naive", "notebook", "tfrtool"]
+    assert [run["name"] for run in data["runs"]] == names
+    assert data["gains"]["pipeline"] == pytest.approx(naive.seconds / plain.seconds, abs=1e-3)
+    gain = data["gains"]["pipeline"] * data["gains"]["feature_cache"]
+    assert gain == pytest.approx(data["speedup"], rel=0.01)
+    text = render_end(report)
+    assert "\n  no-features " in text
+    assert f"of the {report.speedup:.2g}x in total, the pipeline gives" in text
 
 
 @pytest.mark.parametrize(

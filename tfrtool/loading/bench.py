@@ -89,7 +89,7 @@ def measure_in_turn(
         rounds: how often each is run.
         warm_up: what is done before in each process.
         optional: names of tasks that may fail.
-        on_progress: called before each run.
+        on_progress: called before each run, and with the progress that a task sends.
 
     Returns:
         The measurements of each task, and the errors of the optional tasks that failed.
@@ -107,8 +107,9 @@ def measure_in_turn(
             done += 1
             if name in errors:
                 continue
+            run = partial(_in_run, on_progress, f"{name}, run {done} of {total}")
             try:
-                results[name].append(in_own_process(path, measure, task, warm_up))
+                results[name].append(in_own_process(path, measure, task, warm_up, on_progress=run))
             except (DatasetError, UsageError) as error:
                 if name not in optional:
                     raise
@@ -116,12 +117,27 @@ def measure_in_turn(
     return results, errors
 
 
-def in_own_process(path: AnyPath, function: Callable[..., Any], *arguments: object) -> Any:
-    """Return what a function returns in a process that did nothing before."""
+def _in_run(on_progress: OnProgress, run: str, progress: Progress) -> None:
+    on_progress(replace(progress, what=f"{run}: {progress.what}"))
+
+
+def in_own_process(
+    path: AnyPath,
+    function: Callable[..., Any],
+    *arguments: object,
+    on_progress: OnProgress = no_progress,
+) -> Any:
+    """Return what a function returns in a process that did nothing before.
+
+    Progress that the function passes to `send_to_parent` is passed on.
+    """
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
     with Path(os.devnull).open("wb") as nowhere, Child(nowhere, environment) as child:
         try:
-            return child.call(function, *arguments)
+            child.send(function, *arguments)
+            while isinstance(answer := child.receive(), Progress):
+                on_progress(answer)
+            return answer
         except ChildError as error:
             found = str(error)[:300]
         except ChildDied as death:

@@ -2,7 +2,7 @@
 
 import pickle
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 from tfrtool.declare import declared
 from tfrtool.errors import UsageError
 from tfrtool.loading.bench import Measurement, measure_in_turn
-from tfrtool.loading.options import LOADER_KEYS
+from tfrtool.loading.options import LOADER_KEYS, Cache
+from tfrtool.storage.child import send_to_parent
 from tfrtool.training.train_options import PICKLED, TrainOptions
-from tfrtool.training.train_report import ComparedRun, TrainReport
+from tfrtool.training.train_report import NAIVE, NO_FEATURES, ComparedRun, TrainReport
 
 _SAVES_NOTHING: dict[str, Any] = {
     one.name: one.default
@@ -26,17 +27,18 @@ _AS_PUBLISHED: dict[str, Any] = {
 }
 
 
-def comparable_runs(options: TrainOptions) -> dict[str, Callable[[], TrainReport]]:
-    """Return the runs to measure, by recipe, tfrtool's last; a `UsageError` if there are none."""
+def comparable_runs(options: TrainOptions) -> dict[str, TrainOptions]:
+    """Return the runs to measure by name, the caller's last; a `UsageError` if there are none."""
     if options.resume or options.recipe == "naive":
         other = "--resume" if options.resume else "--recipe naive"
         raise UsageError(f"--compare cannot be used with {other}")
-    measured = replace(options, **_SAVES_NOTHING)
+    measured = replace(options, **_SAVES_NOTHING | {"on_progress": send_to_parent})
     published = replace(measured, **_AS_PUBLISHED)
-    runs = {"naive": partial(_run, replace(published, recipe="naive"))}
+    runs = {NAIVE: replace(published, recipe="naive")}
     if options.recipe == "tfrtool":
-        runs["notebook"] = partial(_run, replace(published, recipe="notebook"))
-    runs[options.recipe] = partial(_run, measured)
+        runs["notebook"] = replace(published, recipe="notebook")
+        runs[NO_FEATURES] = replace(measured, cache="memory", precision="float32")
+    runs[options.recipe] = measured
     try:
         pickle.dumps(runs)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -44,7 +46,7 @@ def comparable_runs(options: TrainOptions) -> dict[str, Callable[[], TrainReport
             "--compare requires a model that other processes can load",
             expected=PICKLED,
         ) from error
-    return dict(runs)
+    return runs
 
 
 def _run(options: TrainOptions) -> TrainReport:
@@ -54,20 +56,27 @@ def _run(options: TrainOptions) -> TrainReport:
 
 
 def compare_recipes(
-    options: TrainOptions, runs: Mapping[str, Callable[[], TrainReport]]
-) -> tuple[tuple[ComparedRun, ...], str]:
-    """Measure runs by recipe, in turn; also return why the notebook's was skipped, or ""."""
-    optional = {"notebook"} - {options.recipe}
+    options: TrainOptions, runs: Mapping[str, TrainOptions], cache: Cache
+) -> tuple[tuple[ComparedRun, ...], dict[str, str]]:
+    """Measure runs in turn; also return why some were skipped, by name.
+
+    ``cache`` is that of the caller's own run. Without cached features, there is none to leave out.
+    """
+    tasks = {
+        name: partial(_run, one)
+        for name, one in runs.items()
+        if name != NO_FEATURES or cache == "features"
+    }
     measured, skipped = measure_in_turn(
         options.location,
-        runs,
+        tasks,
         options.compare_rounds,
         warm_up=_load_libraries,
-        optional=optional,
+        optional={"notebook", NO_FEATURES} - {options.recipe},
         on_progress=options.on_progress,
     )
-    found = [_compared(one) for name, one in measured.items() if name not in skipped]
-    return tuple(found), skipped.get("notebook", "")
+    found = [_compared(name, one) for name, one in measured.items() if name not in skipped]
+    return tuple(found), skipped
 
 
 def _load_libraries() -> None:
@@ -78,23 +87,42 @@ def _load_libraries() -> None:
     start_devices()
 
 
-def _compared(rounds: Sequence[Measurement]) -> ComparedRun:
-    report: TrainReport = rounds[0].result
-    last, seconds = report.epochs[-1].to_json(), statistics.median(one.seconds for one in rounds)
+def _compared(name: str, rounds: Sequence[Measurement]) -> ComparedRun:
+    reports: list[TrainReport] = [one.result for one in rounds]
+    plan, last = reports[0].plan, reports[0].epochs[-1].to_json()
     others = [one.other_cores for one in rounds if one.other_cores is not None]
-    plan, epochs = report.plan, len(report.epochs)
+    memory = [one.memory_bytes for one in rounds if one.memory_bytes is not None]
+    figures: dict[str, Any] = {}
+    for cost, seconds in _costs(rounds).items():
+        figures[cost] = round(statistics.median(seconds), 3) if seconds else None
+        figures[f"{cost}_each"] = tuple(round(one, 3) for one in seconds)
+    figures |= {one: last.get(one) for one in ("loss", "accuracy", "val_loss", "val_accuracy")}
     return ComparedRun(
+        name=name,
         recipe=plan.recipe,
         cache=plan.cache,
         precision=plan.precision,
-        seconds=round(seconds, 3),
-        cpu_seconds=round(statistics.median(one.cpu_seconds for one in rounds), 3),
-        seconds_each=tuple(round(one.seconds, 3) for one in rounds),
-        cpu_seconds_each=tuple(round(one.cpu_seconds, 3) for one in rounds),
         other_cores=round(statistics.median(others), 2) if others else None,
-        memory_bytes=rounds[0].memory_bytes,
-        images_per_second=round(plan.train_images * epochs / seconds, 1),
-        input_wait_fraction=round(report.input_wait_fraction, 4),
-        epochs=epochs,
-        **{name: last.get(name) for name in ("loss", "accuracy", "val_loss", "val_accuracy")},
+        memory_bytes=round(statistics.median(memory)) if memory else None,
+        images_per_second=round(statistics.median(map(_image_rate, reports)), 1),
+        input_wait_fraction=round(statistics.median(one.input_wait_fraction for one in reports), 4),
+        epochs=len(reports[0].epochs),
+        **figures,
     )
+
+
+def _costs(rounds: Sequence[Measurement]) -> dict[str, list[float]]:
+    """Return the `COSTS` of each round."""
+    epochs = [[epoch.seconds for epoch in one.result.epochs] for one in rounds]
+    return {
+        "first_epoch_seconds": [seconds[0] for seconds in epochs],
+        "later_epoch_seconds": [statistics.median(each[1:]) for each in epochs if len(each) > 1],
+        "seconds": [one.seconds for one in rounds],
+        "cpu_seconds": [one.cpu_seconds for one in rounds],
+    }
+
+
+def _image_rate(report: TrainReport) -> float:
+    """Return the training and validation images of all epochs per second of their time."""
+    images = sum(one.images_per_second * one.seconds for one in report.epochs)
+    return images / sum(one.seconds for one in report.epochs)

@@ -41,5 +41,5 @@ def train_with(options: TrainOptions) -> TrainReport:
         return run_here(options)
     runs = comparable_runs(options)
     report = run_here(options)
-    compared, skipped = compare_recipes(options, runs)
-    return replace(report, compared=compared, notebook_skipped=skipped)
+    compared, skipped = compare_recipes(options, runs, report.plan.cache)
+    return replace(report, compared=compared, compare_skipped=skipped)

@@ -322,8 +322,9 @@ class TrainOptions(OpenOptions, PipelineOptions):
     )
     compare: bool = _comparison(
         False,
-        "Also measure this run and the recipes naive and notebook, each in its own process, and "
-        "compare CPU time, wall time, memory and input wait.",
+        "Also measure this run, without cached features too, and the recipes naive and notebook, "
+        "each in its own process: seconds of the first and later epochs, CPU time, memory, input "
+        "wait.",
         on_resume="call",
     )
     compare_rounds: int = _comparison(

@@ -163,21 +163,35 @@ def is_over(epochs: Sequence[EpochReport], options: TrainOptions) -> bool:
     return len(epochs) >= options.epochs or waited >= (options.early_stopping or math.inf)
 
 
+NAIVE, NO_FEATURES = "naive", "no-features"
+"""Names of runs in a comparison: the one that others are compared with, and tfrtool's pipeline
+without cached features."""
+
+COSTS = ("first_epoch_seconds", "later_epoch_seconds", "seconds", "cpu_seconds")
+"""What the runs of a comparison take, for which there are ratios."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """Costs and result of a recipe in a comparison.
+    """Costs and result of a run in a comparison.
 
     Attributes:
+        name: name of the recipe, or "no-features" for tfrtool's with images cached in memory
+            in place of features.
         recipe: name of the recipe.
         cache: where its images were cached.
         precision: numeric type of the layers.
-        seconds: median of ``seconds_each``.
-        cpu_seconds: median of ``cpu_seconds_each``.
-        seconds_each: wall time of each round, from opening the dataset to the trained model.
-        cpu_seconds_each: CPU time over all cores of each round, in seconds.
+        first_epoch_seconds: wall time of the first epoch, median of the rounds.
+        later_epoch_seconds: wall time of a later epoch, median of the rounds; None without any.
+        seconds: wall time from opening the dataset to the trained model, median of the rounds.
+        cpu_seconds: CPU time of the same over all cores, median of the rounds.
+        first_epoch_seconds_each: value of each round, as the following.
+        later_epoch_seconds_each: median of the later epochs; empty without any.
+        seconds_each: wall time.
+        cpu_seconds_each: CPU time.
         other_cores: mean number of cores that other programs used, or None if unknown.
         memory_bytes: peak memory growth, without TensorFlow's libraries, or None if unknown.
-        images_per_second: training images of all epochs per second of ``seconds``.
+        images_per_second: training and validation images of all epochs per second of their time.
         input_wait_fraction: fraction of the time of all epochs spent waiting for input.
         epochs: number of epochs.
         loss: of the last epoch, as the following.
@@ -186,11 +200,16 @@ class ComparedRun:
         val_accuracy: validation accuracy, or None.
     """
 
+    name: str
     recipe: str
     cache: str
     precision: str
+    first_epoch_seconds: float
+    later_epoch_seconds: float | None
     seconds: float
     cpu_seconds: float
+    first_epoch_seconds_each: tuple[float, ...]
+    later_epoch_seconds_each: tuple[float, ...]
     seconds_each: tuple[float, ...]
     cpu_seconds_each: tuple[float, ...]
     other_cores: float | None
@@ -203,13 +222,16 @@ class ComparedRun:
     val_loss: float | None
     val_accuracy: float | None
 
-    def ratios(self, ours: "ComparedRun", name: str) -> dict[str, float]:
-        """Return how many times as much as ``ours`` this recipe took, over the rounds.
+    def ratios(self, other: "ComparedRun", name: str) -> dict[str, float]:
+        """Return how many times as much as another run this one took, of one of the `COSTS`.
 
-        ``name`` is "seconds" or "cpu_seconds"; the keys are "least", "median" and "most".
+        The keys are "least", "median" and "most" of all rounds; there are none for later epochs
+        without any.
         """
-        pairs = zip(getattr(self, f"{name}_each"), getattr(ours, f"{name}_each"), strict=True)
-        ratios = sorted(round(one / our, 3) for one, our in pairs)
+        pairs = zip(getattr(self, f"{name}_each"), getattr(other, f"{name}_each"), strict=True)
+        ratios = sorted(round(one / max(its, 0.001), 3) for one, its in pairs)
+        if not ratios:
+            return {}
         return {"least": ratios[0], "median": statistics.median(ratios), "most": ratios[-1]}
 
 
@@ -228,8 +250,8 @@ class TrainReport(Shown):
             best one with early stopping, otherwise the last.
         stopped_early: whether fewer epochs were trained than requested.
         exported: exported forms of the model.
-        compared: the recipes of a comparison, tfrtool's last; empty without a comparison.
-        notebook_skipped: why the recipe "notebook" was skipped.
+        compared: the runs of a comparison, naive first and the caller's last; empty without one.
+        compare_skipped: why other runs were skipped, by name.
     """
 
     plan: TrainPlan
@@ -240,14 +262,37 @@ class TrainReport(Shown):
     stopped_early: bool = False
     exported: "tuple[Exported, ...]" = ()
     compared: tuple[ComparedRun, ...] = ()
-    notebook_skipped: str = ""
+    compare_skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float:
         """How many times faster than the naive recipe, or NaN without a comparison."""
-        if not self.compared:
-            return math.nan
-        return self.compared[0].ratios(self.compared[-1], "seconds")["median"]
+        return (
+            self.ratios[self.compared[-1].name]["seconds"]["median"] if self.compared else math.nan
+        )
+
+    @property
+    def ratios(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Costs of the naive run divided by those of the others, by name and cost."""
+        naive, *others = self.compared
+        return {one.name: {cost: naive.ratios(one, cost) for cost in COSTS} for one in others}
+
+    @property
+    def gains(self) -> dict[str, float]:
+        """What makes the run faster than the naive one: "pipeline" and "feature_cache", or nothing.
+
+        They are factors of the wall time, whose product is about the whole gain.
+        """
+        by_name = {one.name: one for one in self.compared}
+        if NO_FEATURES not in by_name:
+            return {}
+        plain = by_name[NO_FEATURES]
+        factors = (self.compared[0], plain), (plain, self.compared[-1])
+        names = ("pipeline", "feature_cache")
+        return {
+            name: slow.ratios(fast, "seconds")["median"]
+            for name, (slow, fast) in zip(names, factors, strict=True)
+        }
 
     @property
     def input_wait_fraction(self) -> float:
@@ -274,13 +319,7 @@ class TrainReport(Shown):
                 for one in self.exported
             }
         if self.compared:
-            *others, ours = self.compared
-            data |= {f"{one.recipe}_seconds": one.seconds for one in others}
-            data |= {"speedup": self.speedup, "runs": to_json_values(self.compared)}
-            data["ratios"] = {
-                one.recipe: {name: one.ratios(ours, name) for name in ("cpu_seconds", "seconds")}
-                for one in others
-            }
-        if self.notebook_skipped:
-            data["notebook_skipped"] = self.notebook_skipped
+            data |= {"speedup": self.speedup, "gains": self.gains, "ratios": self.ratios}
+            data["runs"] = to_json_values(self.compared)
+            data["compare_skipped"] = dict(self.compare_skipped)
         return data

@@ -18,13 +18,19 @@ from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.train_options import TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
 _CLASSES_SHOWN = 10
 _BUSY = 0.1
 """The part of the cores that other programs may take before it is said."""
+_COST_TITLES = {
+    "first_epoch_seconds": "first epoch",
+    "later_epoch_seconds": "later epoch",
+    "seconds": "total      ",
+    "cpu_seconds": "CPU time   ",
+}
 
 
 @command(
@@ -217,29 +223,33 @@ def render_end(report: "TrainReport") -> str:
 
 
 def _comparison(report: "TrainReport") -> list[str]:
-    """Return costs and results of the recipes, their ratios, and what disturbed them."""
-    *others, baseline = report.compared
-    rounds = len(baseline.seconds_each)
-    lines = ["", "  recipe     CPU s   seconds     memory  images/s  input wait     loss  accuracy"]
-    lines += map(_compared_run, report.compared)
-    if report.notebook_skipped:
-        lines.append(f"  notebook was skipped: {printable(report.notebook_skipped)}")
+    """Return costs and results of the runs, their ratios, and what disturbed them."""
+    runs, rounds = report.compared, len(report.compared[-1].seconds_each)
+    head = "  run          first s  later s  total s    CPU s  images/s  input wait      memory"
+    lines = ["", f"{head}     loss  accuracy", *map(_compared_run, runs)]
+    lines += [
+        f"  {name} was skipped: {printable(why)}" for name, why in report.compare_skipped.items()
+    ]
+    lines += ["", "  naive divided by each of the others:"]
+    for cost, title in _COST_TITLES.items():
+        shown = [
+            f"{name} {_ratio_text(ratios[cost])}"
+            for name, ratios in report.ratios.items()
+            if ratios[cost]
+        ]
+        lines += [f"  {title}  {', '.join(shown)}"] if shown else []
+    if report.gains:
+        pipeline, cache = report.gains["pipeline"], report.gains["feature_cache"]
+        lines.append(
+            f"  of the {report.speedup:.2g}x in total, the pipeline gives {pipeline:.2g}x and the "
+            f"feature cache {cache:.2g}x"
+        )
     lines.append(
-        f"  medians of {rounds} rounds relative to {baseline.recipe}, smallest and largest in "
-        "parentheses:"
+        f"  medians of {rounds} rounds, with the smallest and largest ratio"
         if rounds > 1
-        else f"  relative to {baseline.recipe}, from one round; use --compare-rounds 3 to measure "
-        "the spread:"
+        else "  one round; use --compare-rounds 3 to measure the spread"
     )
-    for name, what in (("cpu_seconds", "CPU time"), ("seconds", "wall-clock time")):
-        shown = []
-        for other in others:
-            ratios = other.ratios(baseline, name)
-            least, median, most = (f"{ratios[key]:.2g}" for key in ("least", "median", "most"))
-            spread = f" ({least} to {most})" if rounds > 1 else ""
-            shown.append(f"{other.recipe} {median}x{spread}")
-        lines.append(f"  {what}: {', '.join(shown)}")
-    busy = max(run.other_cores or 0.0 for run in report.compared)
+    busy = max(run.other_cores or 0.0 for run in runs)
     if busy > _BUSY * cores():
         lines.append(
             f"  other programs kept {busy:.1f} of {cores()} cores busy; compare CPU time rather "
@@ -248,10 +258,16 @@ def _comparison(report: "TrainReport") -> list[str]:
     return lines
 
 
+def _ratio_text(ratio: "Mapping[str, float]") -> str:
+    least, median, most = (f"{ratio[key]:.2g}" for key in ("least", "median", "most"))
+    return f"{median}x" if least == most else f"{median}x ({least} to {most})"
+
+
 def _compared_run(run: "ComparedRun") -> str:
     memory = "-" if run.memory_bytes is None else f"{run.memory_bytes / 2**20:,.0f} MiB"
+    later = "-" if run.later_epoch_seconds is None else f"{run.later_epoch_seconds:.1f}"
     return (
-        f"  {run.recipe:8}  {run.cpu_seconds:6.1f}  {run.seconds:8.1f}  {memory:>9}  "
-        f"{run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  "
-        f"{figure_text(run.loss):>7}  {figure_text(run.accuracy):>8}"
+        f"  {run.name:11}  {run.first_epoch_seconds:7.1f}  {later:>7}  {run.seconds:7.1f}  "
+        f"{run.cpu_seconds:7.1f}  {run.images_per_second:8.1f}  {run.input_wait_fraction:10.1%}  "
+        f"{memory:>10}  {figure_text(run.loss):>7}  {figure_text(run.accuracy):>8}"
     )
