@@ -227,6 +227,7 @@ class EditOptions(RunOptions, NameOptions):
         group="Labels and features",
         repeat=True,
         parse=parse_names,
+        common=True,
     )
     drop: Sequence[str] = option(
         (),
@@ -235,6 +236,7 @@ class EditOptions(RunOptions, NameOptions):
         group="Labels and features",
         repeat=True,
         parse=parse_names,
+        common=True,
     )
     class_map: Sequence[str] = option(
         (),
@@ -251,6 +253,7 @@ class EditOptions(RunOptions, NameOptions):
         group="Labels and features",
         repeat=True,
         parse=lambda texts: parse_pairs("--cast", texts, "NAME=DTYPE, such as label=float32"),
+        common=True,
     )
     rename: Mapping[str, str] | None = option(
         None,
@@ -259,6 +262,7 @@ class EditOptions(RunOptions, NameOptions):
         group="Labels and features",
         repeat=True,
         parse=lambda texts: parse_pairs("--rename", texts, "OLD=NEW, such as label=class"),
+        common=True,
     )
     add: Mapping[str, Any] | None = option(
         None,
@@ -268,6 +272,7 @@ class EditOptions(RunOptions, NameOptions):
         group="Labels and features",
         repeat=True,
         parse=partial(_parse_added, "--add"),
+        common=True,
     )
     encode: Literal["jpeg", "png", "keep"] | None = option(
         None,
@@ -280,12 +285,14 @@ class EditOptions(RunOptions, NameOptions):
         metavar="N|WxH",
         group="Images",
         parse=parse_size,
+        common=True,
     )
     on_error: Literal["stop", "skip"] = option(
         "stop",
         "Stop at the first record that is damaged or can't be changed, or skip such records and "
         "list them (exit code 3).",
         group="Execution",
+        common=True,
     )
 
 

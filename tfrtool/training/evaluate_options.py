@@ -21,6 +21,7 @@ class OwnModelOptions(Options):
         metavar="FILE",
         path="local input",
         group="Model",
+        common=True,
     )
     rescale: Literal["model", "unit", "none"] = option(
         "model",
@@ -45,6 +46,7 @@ class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
         "Split to evaluate on, or several as one.  [default: test, validation or the only one]",
         metavar="NAME[,NAME...]",
         group="Dataset",
+        common=True,
     )
     top_k: int = option(
         5,
@@ -52,6 +54,7 @@ class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
         metavar="K",
         least=2,
         group="Output",
+        common=True,
     )
     out: PathLike | None = option(
         None,
@@ -59,6 +62,7 @@ class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
         metavar="DIR",
         path="local output",
         group="Output",
+        common=True,
     )
     top_losses: int = option(
         36,
@@ -67,6 +71,7 @@ class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
         metavar="N",
         least=0,
         group="Output",
+        common=True,
     )
     drop_list: PathLike | None = option(
         None,
@@ -75,7 +80,9 @@ class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
         path="local output",
         group="Output",
     )
-    overwrite: bool = option(False, "Replace the files of an earlier evaluation.", group="Output")
+    overwrite: bool = option(
+        False, "Replace the files of an earlier evaluation.", group="Output", common=True
+    )
     on_progress: OnProgress = option(no_progress, "called after each batch.", cli=None)
 
     def __post_init__(self) -> None:
