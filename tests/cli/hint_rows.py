@@ -348,6 +348,9 @@ edit a.tfrecord new | 2
 train nosuch --resume | 2
   ? use --out DIR
   > tfrtool train nosuch --resume --out run | 1
+train pets --model cnn --image-size 32 --epochs 1 --split train,validation --validation-steps 1 | 2
+  ? use --validation FRACTION
+  > tfrtool train pets --model cnn --image-size 32 --epochs 1 --validation 0.2 --validation-steps 1
 train nosuch --profile | 2
   ? use --tensorboard or --out
   > tfrtool train nosuch --profile --tensorboard logs | 1

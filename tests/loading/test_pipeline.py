@@ -177,6 +177,26 @@ def test_every_recipe_holds_out_the_same_images(numbered: Dataset, recipe: str) 
     assert sorted(labels_of(batches)) == list(range(3, TOTAL, 4))
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"cache": "memory"}, {"cache": "disk"}, {"recipe": "naive"}], ids=str
+)
+def test_a_limit_takes_a_share_of_each_shard(numbered: Dataset, options: Any) -> None:
+    """They are the first images of each shard, the same in each epoch, also of a held-out part."""
+    bounds = np.cumsum((0, *LENGTHS))
+    starts, share = bounds[:-1], np.diff(bounds * 40 // TOTAL)
+    expected = [
+        n for start, size in zip(starts, share, strict=True) for n in range(start, start + size)
+    ]
+    assert len(expected) == 40
+    batches = load(numbered, limit=40, epochs=2, **options)
+    assert int(batches.cardinality()) == 4
+    assert sorted(labels_of(batches)) == sorted(expected * 2)
+    assert sorted(labels_of(load(numbered, **options))) == list(range(TOTAL))
+    held = labels_of(load(numbered, limit=5, holdout=0.25, held_out=True, **options))
+    assert len({n for n in held if n % 4 == 3}) == 5
+    assert len(labels_of(load(numbered, limit=TOTAL + 1, **options))) == TOTAL
+
+
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5),

@@ -54,6 +54,27 @@ def test_early_stopping_takes_the_best_weights(few: Path, tmp_path: Path) -> Non
     assert loss != pytest.approx(losses[-1], rel=1e-3)
 
 
+@pytest.mark.parametrize("model", ["cnn", pytest.param("mobilenet", marks=pytest.mark.more)])
+def test_validation_steps(few: Path, tmp_path: Path, model: str) -> None:
+    """Only so many batches are validated on, with and without cached features."""
+    import keras
+
+    options = small_options(few, epochs=1, batch_size=3, validation=0.5, out=tmp_path / "run")
+    options |= {"validation_steps": 2} | (HEAD if model != "cnn" else {})
+    report = train(**options)
+    assert report.plan.validation_images == 6
+    images, labels = _part(options, tmp_path, training=False)
+    assert len(images) == 6
+    scores = load_model(tmp_path / "run" / "model.keras").whole(images.astype("float32"))
+    loss = float(keras.losses.SparseCategoricalCrossentropy()(labels, scores))
+    assert report.epochs[0].val_loss == pytest.approx(loss, rel=1e-3)
+    options["out"] = None
+    with pytest.raises(UsageError, match="steps 4 is too large: 7 validation images make 3 batch"):
+        planned(**options | {"validation_steps": 4})
+    with pytest.raises(UsageError, match="--validation-steps requires validation images"):
+        planned(**options | {"validation": None, "split": "train,validation"})
+
+
 def test_normalization_is_that_of_the_images_trained_on(few: Path, tmp_path: Path) -> None:
     """Each channel has mean 0 and deviation 1 over the training part."""
     options = small_options(few, rescale="dataset", validation=0.25, epochs=1)

@@ -269,6 +269,12 @@ class LoadOptions(PipelineOptions):
         "only on the shards and this number.",
     )
     held_out: bool = _load(False, "whether to load the held-out part instead of the rest.")
+    limit: int | None = _load(
+        None,
+        "largest number of images to load, the first ones of each shard in proportion to its "
+        "size. None loads all.",
+        least=1,
+    )
     one_hot: bool = _load(
         False,
         "whether labels are one-hot vectors, float32 [batch, classes], instead of class numbers.",
@@ -352,7 +358,8 @@ class LoadOptions(PipelineOptions):
     def count(self, records: int) -> int:
         """Return how many of a split's records are loaded."""
         count = self.count_held(records)
-        return count if self.held_out else records - count
+        count = count if self.held_out else records - count
+        return count if self.limit is None else min(count, self.limit)
 
     def count_held(self, records: int) -> int:
         """Return how many of a split's records are held out."""

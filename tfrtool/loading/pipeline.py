@@ -280,25 +280,43 @@ def reader(
         shard = tf.ensure_shape(tf.numpy_function(check, [shard], tf.int64), [])
         return tf.data.TFRecordDataset(paths[shard], compression)
 
-    if options.holdout is None and workers == 1:
+    if options.holdout is None and options.limit is None and workers == 1:
         return records_of
     wanted = np.ones(split.records, np.bool_)
     if options.holdout is not None:
         held_before = np.arange(split.records + 1) * options.count_held(split.records)
         held_before //= split.records
         wanted = (held_before[1:] > held_before[:-1]) == options.held_out
+    bounds = np.cumsum((0, *split.lengths))
+    if options.limit is not None:
+        wanted = _limited(wanted, bounds, options.limit)
     chosen = np.zeros(split.records, np.bool_)
     chosen[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
-    ends = tf.constant(np.cumsum((0, *split.lengths)))
-    belongs = tf.constant(chosen)
+    ends, belongs = tf.constant(bounds), tf.constant(chosen)
+    counts = tf.constant(np.diff(np.cumsum((0, *chosen))[bounds]))
 
     def read(shard: Tensor) -> TfDataset:
         records = records_of(shard)
         mine = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
         both = tf.data.Dataset.zip(records, mine).filter(lambda _record, mine: mine)
+        if options.limit is not None:  # the rest of a shard is not read
+            both = both.take(counts[shard])
         return both.map(lambda record, _mine: record)
 
     return read
+
+
+def _limited(wanted: Any, bounds: Any, limit: int) -> Any:
+    """Return which records are loaded of those that are wanted: the first ones of each shard.
+
+    Each shard has a share in proportion to its wanted records.
+    """
+    before = np.cumsum((0, *wanted))
+    total = before[-1]
+    quotas = np.diff(before[bounds] * min(limit, total) // max(total, 1))
+    shards = np.repeat(np.arange(len(quotas)), np.diff(bounds))
+    ranks = before[:-1] - before[bounds[shards]]
+    return wanted & (ranks < quotas[shards])
 
 
 def split_records(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:

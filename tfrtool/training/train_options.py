@@ -161,6 +161,12 @@ class TrainOptions(OpenOptions, PipelineOptions):
         parse=_name_or_fraction,
         common=True,
     )
+    validation_steps: int | None = _dataset(
+        None,
+        "Batches of validation images per epoch, of each shard in proportion.  [default: all]",
+        metavar="N",
+        least=1,
+    )
     task: Literal["classification", "regression"] | None = _dataset(
         None,
         "Predict classes, or the numbers in --label-feature NAME[,NAME...].  [default: "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrtool.errors import DatasetError, UsageError, printable, some_of
+from tfrtool.errors import DatasetError, UsageError, human_count, printable, some_of
 from tfrtool.loading.cache import CachePlan, CacheRequest, available_memory, free_disk, plan_cache
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
@@ -116,11 +116,27 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         for name in dataset.split_names(part.split):
             if name in dataset.unlabeled_splits:
                 raise DatasetError(f"split {name!r} has no labels", path=dataset.directory)
-    parts = (training, *(replace(part, training=False, augment=None) for part in parts[1:]))
+    validation = [replace(part, training=False, augment=None) for part in parts[1:]]
+    if options.validation_steps is not None:
+        if not validation:
+            what = "--validation-steps requires validation images"
+            raise UsageError(what, hint="use --validation FRACTION")
+        validation = [_limited(dataset, validation[0], options.validation_steps)]
+    parts = (training, *validation)
     images = [count_images(dataset, part) for part in parts]
     return TrainingData(
         original=original, dataset=dataset, dropped=report, parts=parts, images=images
     )
+
+
+def _limited(dataset: Dataset, part: LoadOptions, steps: int) -> LoadOptions:
+    """Return a part with as many batches as requested."""
+    images = count_images(dataset, part)
+    batches = -(-images // part.batch_size)
+    if steps > batches:
+        available = f"{human_count(images, 'validation image')} make {batches} batches"
+        raise UsageError(f"--validation-steps {steps} is too large: {available}")
+    return replace(part, limit=steps * part.batch_size)
 
 
 def _validation_split(dataset: Dataset, options: TrainOptions) -> str | None:
