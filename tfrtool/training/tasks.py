@@ -39,6 +39,8 @@ class _ModelTask:
     names_by_default: ClassVar[tuple[str, ...]] = ()  # of outputs
     mistake_figure: ClassVar[str] = "probability"
     left_out: ClassVar[tuple[str, ...]] = ()  # fields of an `ImageResult`
+    plan_title: ClassVar[str] = "classes"
+    plan_text: ClassVar[str] = "{count} ({names})"
 
     def head(self, units: int) -> Any:
         """Return a new last layer."""
@@ -53,6 +55,11 @@ class _ModelTask:
             output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
         return keras.ops.concatenate([1.0 - output, output], axis=-1) if is_single else output
 
+    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return what ``train`` prints of the outputs: a title and a text."""
+        shown = some_of([*map(printable, names)], _NAMES_SHOWN)
+        return self.plan_title, self.plan_text.format(count=len(names), names=shown)
+
     def result_json(self, result: ImageResult) -> Mapping[str, Any]:
         """Return a line of predictions.jsonl."""
         values = rounded_values(to_json_values(result))
@@ -65,7 +72,6 @@ class _ClassTask(_ModelTask):
     head_name = "probabilities"
     left_out = ("value", "predicted_value")
     least_classes: ClassVar[int]
-    plan_note: ClassVar[str] = ""
 
     def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
         """Raise an error if options can't be used, or there are too few classes."""
@@ -73,11 +79,6 @@ class _ClassTask(_ModelTask):
         if len(dataset.class_names) < self.least_classes:
             what, found = "a classifier needs at least two classes", ", ".join(dataset.class_names)
             raise DatasetError(what, path=dataset.directory, found=found)
-
-    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return what ``train`` prints of the outputs: a title and a text."""
-        shown = some_of([*map(printable, names)], _NAMES_SHOWN)
-        return "classes", f"{len(names)} ({shown}){self.plan_note}"
 
     def output_numbers(self, names: Sequence[str], dataset: "DatasetFacts") -> Any:
         """Return the number of the output for each of a dataset's classes, by their names."""
@@ -91,6 +92,14 @@ class _ClassTask(_ModelTask):
                 found=some_of(unknown, 5),
             )
         return np.array([numbers[name] for name in dataset.class_names])
+
+    def label_text(self, label: Any, names: Sequence[str]) -> str:
+        """Return what stands below an image: its class, or its share of classes."""
+        if not label.shape:
+            return names[int(label)]
+        shares = [(names[number], label[number]) for number in np.flatnonzero(label).tolist()]
+        shown = (name if share == 1 else f"{name} {share:.0%}" for name, share in shares)
+        return ", ".join(shown) or "none"
 
     def check_outputs(self, name: str, outputs: Any) -> None:
         """Raise a `UsageError` if a user's model does not return probabilities."""
@@ -173,7 +182,7 @@ class MultiLabel(_ClassTask):
 
     activation, least_classes, is_ranked = "sigmoid", 1, True
     tally = MultiLabelTally
-    plan_note = ", multi-label: sigmoid and binary cross-entropy"
+    plan_text = "{count} ({names}), multi-label: sigmoid and binary cross-entropy"
 
     def losses(self, labels: Any, scores: Any, smoothing: float = 0.0) -> Any:
         """Return the loss of each image, the mean over the classes."""
@@ -189,6 +198,7 @@ class Regression(_ModelTask):
 
     names_by_default, mistake_figure = ("value",), "error"
     left_out = ("labels", "predicted", "probabilities")
+    plan_title, plan_text = "target", "{names}, regression"
     tally = ValueTally
 
     def check_training(self, options: "TrainOptions", _: "DatasetFacts") -> None:
@@ -196,10 +206,6 @@ class Regression(_ModelTask):
         for name in ("head", "outputs", "label_smoothing", "balance_classes"):
             if getattr(options, name):
                 raise UsageError(f"{option_name(name)} cannot be used with --task regression")
-
-    def plan_line(self, names: Sequence[str]) -> tuple[str, str]:
-        """Return what ``train`` prints of the outputs: a title and a text."""
-        return "target", f"{some_of([*map(printable, names)], _NAMES_SHOWN)}, regression"
 
     def losses(self, labels: Any, outputs: Any, _: float = 0.0) -> Any:
         """Return the loss of each image, the mean over the numbers."""
@@ -226,6 +232,10 @@ class Regression(_ModelTask):
                 found=some_of(targets, 5),
             )
         return np.arange(len(targets))
+
+    def label_text(self, label: Any, _: Sequence[str]) -> str:
+        """Return what stands below an image: its numbers."""
+        return ", ".join(f"{number:.6g}" for number in label.reshape(-1))
 
     def check_outputs(self, name: str, outputs: Any) -> None:
         """Raise a `UsageError` if a user's model does not return finite numbers."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
@@ -47,6 +46,7 @@ from tfrtool.training.saved_model import (
     load_model,
     save_model,
 )
+from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import TrainOptions
 from tfrtool.training.train_report import EpochReport, TrainReport, best_epoch, is_over
 
@@ -68,27 +68,18 @@ _DRAWN = 64
 def draw_augmented(run: Run, path: Path) -> None:
     """Draw the first training images, as they are in the first epoch, with their labels."""
     # A cache changes the order. With cached features, images come without one.
-    data, names = run.data.changed(epochs=1), run.plan.class_names
+    data, names, task = run.data.changed(epochs=1), run.plan.class_names, TASKS[run.plan.task]
     with data.naming_damage():
         full = next(load(data.dataset, data.training).as_numpy_iterator())
     batch = original_pixels(full[0][:_DRAWN], run.plan.rescale), full[1][:_DRAWN]
     images = [
-        (pixels, _label_text(label, names), "", "") for pixels, label in zip(*batch, strict=True)
+        (pixels, shortened_name(task.label_text(label, names), 24 if label.shape else 18), "", "")
+        for pixels, label in zip(*batch, strict=True)
     ]
     title = f"{human_count(len(images), 'training image')}: {run.options.augment or 'as is'}"
     sheet = draw_pixel_sheet(images, title)
     with os_errors_as(WriteError, path, "can't be written"), new_file(path) as file:
         save_sheet(sheet, file, ".png")
-
-
-def _label_text(label: Any, names: tuple[str, ...]) -> str:
-    if not names:
-        return shortened_name(", ".join(f"{number:.6g}" for number in label.reshape(-1)), 24)
-    if not label.shape:
-        return shortened_name(names[label], 18)
-    shares = [(names[number], label[number]) for number in np.flatnonzero(label).tolist()]
-    shown = (name if share == 1 else f"{name} {share:.0%}" for name, share in shares)
-    return shortened_name(", ".join(shown) or "none", 24)
 
 
 def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
