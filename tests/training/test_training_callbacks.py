@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,31 @@ def test_tensorboard_and_callbacks_get_steps_and_epochs(
     rates = [rate for _, rate in training["batch_learning_rate"]]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == training["epoch_learning_rate"][-1][1] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_metric_called_acc(tf: Any, few: Path, tmp_path: Path) -> None:
+    """A model compiled with "acc" reports acc and val_acc, and callbacks can monitor them."""
+    import keras
+
+    def build(size: int, classes: int) -> Any:
+        layers = [keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D()]
+        model = keras.Sequential([*layers, keras.layers.Dense(classes, activation="softmax")])
+        model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy", metrics=["acc"])
+        return model
+
+    options = small_options(
+        few, epochs=9, trainable="all", tensorboard=tmp_path, out=tmp_path / "run"
+    )
+    options["callbacks"] = [keras.callbacks.EarlyStopping("val_acc", patience=1)]
+    report = train(**options | {"model": build})
+    assert len(report.epochs) == 2  # nothing is learned, so the second is not better
+    assert {*report.epochs[0].metrics} == {"acc", "val_acc"}
+    assert report.epochs[0].accuracy is None
+    (first, _) = json.loads((tmp_path / "run" / "history.json").read_text())["epochs"]
+    assert first["val_acc"] == pytest.approx(report.epochs[0].metrics["val_acc"], abs=1e-6)
+    assert "val_accuracy" not in first
+    scalars = _scalars(tf, tmp_path / "validation")
+    assert [value for _, value in scalars["epoch_acc"]] == [report.epochs[0].metrics["val_acc"]] * 2
 
 
 def test_a_directory_that_is_a_file_is_an_error(few: Path, tmp_path: Path) -> None:

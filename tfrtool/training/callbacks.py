@@ -15,6 +15,7 @@ from tfrtool.errors import TrainingError, WriteError, reason_of
 from tfrtool.storage.progress import Progress
 from tfrtool.training.checkpoint import save_checkpoint, values_of
 from tfrtool.training.preparation import Run
+from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
 from tfrtool.training.train_report import EpochReport, best_epoch, is_over
 
 _WARM_UP = 2
@@ -23,13 +24,9 @@ _WARM_UP = 2
 _TRACED = 10
 """Steps in the trace, some hundred kB each."""
 
-_TENSORBOARD_NAMES = {
-    "loss": "epoch_loss",
-    "accuracy": "epoch_accuracy",
-    "seconds": "epoch_seconds",
-    "learning_rate": "epoch_learning_rate",
-}
-"""Names of Keras' TensorBoard callback, so that its runs are drawn in the same charts."""
+_SAME_IN_TENSORBOARD = ("images_per_second", "input_wait_fraction", MEAN_AVERAGE_PRECISION)
+"""Figures that Keras' TensorBoard callback doesn't have. It writes all others as epoch_NAME, and so
+do we, so that its runs are drawn in the same charts."""
 
 
 class EpochReports(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
@@ -158,7 +155,10 @@ class TensorBoardLogs(keras.callbacks.Callback):  # type: ignore[misc]
             group = "validation" if name.startswith("val_") else "train"
             groups.setdefault(group, {})[name.removeprefix("val_")] = value
         for group, values in groups.items():
-            named = {_TENSORBOARD_NAMES.get(name, name): one for name, one in values.items()}
+            named = {
+                name if name in _SAME_IN_TENSORBOARD else f"epoch_{name}": value
+                for name, value in values.items()
+            }
             self._write(group, named, epoch + 1, flush=True)
 
     def on_train_end(self, logs: Any = None) -> None:

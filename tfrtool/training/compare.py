@@ -96,7 +96,9 @@ def _compared(name: str, rounds: Sequence[Measurement]) -> ComparedRun:
     for cost, seconds in _costs(rounds).items():
         figures[cost] = round(statistics.median(seconds), 3) if seconds else None
         figures[f"{cost}_each"] = tuple(round(one, 3) for one in seconds)
-    figures |= {one: last.get(one) for one in ("loss", "accuracy", "val_loss", "val_accuracy")}
+    figures |= {one: last.get(one) for one in ("loss", "val_loss")}
+    for figure, short in (("accuracy", "acc"), ("val_accuracy", "val_acc")):
+        figures[figure] = last.get(figure, last.get(short))  # as a compiled model calls it
     return ComparedRun(
         name=name,
         recipe=plan.recipe,
