@@ -263,6 +263,7 @@ def test_what_tensorflow_says_when_it_starts(
         ("train a --prefetch 2", ["no option --prefetch; use --loader prefetch=2"]),
         ("train a --cycle-length=auto", ["--cycle-length; use --loader cycle=auto"]),
         ("train a --class-weights balanced", ["--class-weights; use --balance-classes"]),
+        ("train a --fine-tune block_5", ["--fine-tune; use --trainable"]),
         ("write a b --columns all", ["no option --columns; use --all-columns"]),
         ("inspect stats a --threshold x", ["--threshold", "number", "'x'"]),
         ("inspect stats a --threshold 1", ["--threshold", "--against"]),

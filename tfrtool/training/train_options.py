@@ -190,8 +190,10 @@ class TrainOptions(OpenOptions, PipelineOptions):
     trainable: str = _model(
         _AUTO,
         "Layers to train: only the head, all, or LAYER and those after it. auto means head with "
-        "loaded weights, otherwise all.",
+        "loaded weights, otherwise all. To fine-tune the model of another run, load it with "
+        "--weights.",
         metavar="auto|head|all|LAYER",
+        former="fine-tune",
         common=True,
     )
     image_size: ImageSize | None = _model(
