@@ -32,6 +32,7 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import read_ranges, skip_records
 from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.frames import in_batches
 from tfrtool.records.framing import (
     CRC,
     FOOTER_SIZE,
@@ -44,7 +45,7 @@ from tfrtool.records.framing import (
     frame,
     header,
 )
-from tfrtool.records.reader import read_records, read_shard
+from tfrtool.records.reader import RecordReader, read_shard
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
 from tfrtool.records.tally import Tally, payload_key
@@ -405,7 +406,9 @@ def _scan_shard(
             stack.enter_context(os_errors_as(WriteError, copy, "can't be written"))
             out = stack.enter_context(copy.open("xb"))
         end = count = 0
-        for records in _in_batches(read_records(file), report):
+        for records in in_batches(
+            RecordReader(file).pieces(), report, _BATCH_BYTES, _BATCH_RECORDS
+        ):
             keys = [payload_key(one.payload_crc, len(one.payload)) for one in records]
             scanned.read.add_keys(keys)
             for selected, marks in marker(path, records, report) if marker else ((records, None),):
@@ -426,21 +429,6 @@ def _scan_shard(
         if stamp_of(file) != stamp:
             raise changed(path)
     return scanned
-
-
-def _in_batches(items: Iterable[Record | Fault], report: OnFault) -> Iterator[list[Record]]:
-    records, size = list[Record](), 0
-    for item in items:
-        if isinstance(item, Fault):
-            report(item)
-            continue
-        records.append(item)
-        size += len(item.payload)
-        if size >= _BATCH_BYTES or len(records) == _BATCH_RECORDS:
-            yield records
-            records, size = [], 0
-    if records:
-        yield records
 
 
 _header = lru_cache(4096)(header)

@@ -1,7 +1,7 @@
 """Intact records one behind the other, found together: in C where that is built, or in Python."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, overload
 
@@ -13,6 +13,7 @@ from tfrtool.records.framing import (
     HEADER,
     HEADER_SIZE,
     MAX_RECORD_BYTES,
+    Fault,
     Record,
 )
 
@@ -174,6 +175,35 @@ def crcs_of(records: Sequence[Record]) -> memoryview | bytes:
     if isinstance(records, Frames):
         return records.crcs
     return array("I", [record.payload_crc for record in records]).tobytes()
+
+
+def in_batches(
+    pieces: Iterable[Sequence[Record] | Fault],
+    report: Callable[[Fault], None],
+    batch_bytes: int,
+    batch_records: int,
+) -> Iterator[list[Record]]:
+    """Yield records in lists that bound memory, and report the faults between them."""
+    records: list[Record] = []
+    size = 0
+    for piece in pieces:
+        if isinstance(piece, Fault):
+            report(piece)
+            continue
+        more = bytes_of(piece)
+        if size + more <= batch_bytes and len(records) + len(piece) <= batch_records:
+            records += piece
+            size += more
+            continue
+        for record in piece:
+            length = len(record.payload)
+            if records and (size + length > batch_bytes or len(records) >= batch_records):
+                yield records
+                records, size = [], 0
+            records.append(record)
+            size += length
+    if records:
+        yield records
 
 
 def frame_starts(data: bytes) -> memoryview | None:

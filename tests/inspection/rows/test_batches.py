@@ -21,10 +21,10 @@ from tfrtool.inspection.rows.batches import (
     RowColumns,
     decode_records,
     fold_columns,
-    in_batches,
     infer_columns,
     read_batches,
 )
+from tfrtool.records.frames import in_batches
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault, Record
 from tfrtool.storage.remote_path import AnyPath
 
@@ -36,13 +36,14 @@ def records_of(payloads: list[bytes]) -> list[Record]:
     return [Record(n, 100 * n, payload, 0) for n, payload in enumerate(payloads)]
 
 
-@given(st.lists(st.binary(max_size=30)), st.integers(1, 60), st.integers(1, 5))
-def test_batches_are_bounded(payloads: list[bytes], size: int, count: int) -> None:
+@given(st.lists(st.binary(max_size=30)), st.integers(1, 60), st.integers(1, 5), st.integers(1, 4))
+def test_batches_are_bounded(payloads: list[bytes], size: int, count: int, step: int) -> None:
     """No batch has too many bytes or records, but for one long record; none is lost."""
     fault = Fault(kind=FaultKind.EMPTY, offset=0, record=None, message="")
     told: list[Fault] = []
     records = records_of(payloads)
-    batches = list(in_batches([fault, *records, fault], told.append, size, count))
+    pieces = [records[at : at + step] for at in range(0, len(records), step)]
+    batches = list(in_batches([fault, *pieces, fault], told.append, size, count))
     assert [one for batch in batches for one in batch] == records
     assert told == [fault, fault]
     for batch in batches:

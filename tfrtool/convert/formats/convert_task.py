@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrtool.convert.formats.record_format import Content, Format, Piece, naming_file
+from tfrtool.convert.formats.table_digest import TableDigest
 from tfrtool.errors import SchemaError, SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch
@@ -49,8 +50,11 @@ class ConvertTask(FileTask):
         target, read, tally = self.target, Tally(), Tally()
         faults, payloads = Faults(stop=self.stop), self.target.payloads or self.after.exact
         unusual, warnings, nulls = dict[str, None](), list[str](), Counter[str]()
+        digest = None if self.verify == "none" else TableDigest()
         with target.write(path, self.after) as put:
             for batch in self._batches(read, faults, warnings.append, nulls):
+                if digest is not None:
+                    digest.add(self._verified(batch))
                 encoded = list[bytes]()
                 if payloads:
                     with self._locating(tally.records):
@@ -62,18 +66,8 @@ class ConvertTask(FileTask):
                 if target.has_plain_nans and not self.after.exact:
                     unusual |= dict.fromkeys(columns_with_unusual_nans(batch))
                 put(encoded if target.payloads else batch)
-        if self.verify != "none":
-            piece = Piece(path=path, rows=tally.records)
-            expected = self._batches(Tally(), Faults())
-            found = read_rows(target, [piece], self.after, Tally(), Faults(), written=True)
-            if self.verify == "bytes" and self.after.exact:
-                expected, found = (
-                    (batch.select([EXACT]) for batch in some) for some in (expected, found)
-                )
-            row = first_difference(expected, found)
-            if row is not None:
-                what = "the output differs from the source when read back"
-                raise WriteError(what, path=self.name, record=row)
+        if digest is not None:
+            self._verify(path, tally.records, digest)
         if payloads and not self.source.payloads:
             read = tally
         warnings += [
@@ -82,6 +76,29 @@ class ConvertTask(FileTask):
         ]
         facts = {"warnings": warnings, COUNTED: _null_warnings(nulls)}
         return Written(tally=tally, read=read, faults=faults, facts=facts)
+
+    def _verify(self, path: Path, rows: int, written: TableDigest) -> None:
+        """Read the file back, and compare; the source is read again only to find a row."""
+        target, piece, found = self.target, Piece(path=path, rows=rows), TableDigest()
+
+        def read_back() -> Iterator[pa.RecordBatch]:
+            batches = read_rows(target, [piece], self.after, Tally(), Faults(), written=True)
+            return map(self._verified, batches)
+
+        for batch in read_back():
+            found.add(batch)
+        if found == written:
+            return
+        expected = map(self._verified, self._batches(Tally(), Faults()))
+        row = first_difference(expected, read_back())
+        if row is not None:  # equal ones may have NaNs of other bits
+            what = "the output differs from the source when read back"
+            raise WriteError(what, path=self.name, record=row)
+
+    def _verified(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what of some rows must come back equal."""
+        by_bytes = self.verify == "bytes" and self.after.exact
+        return batch.select([EXACT]) if by_bytes else batch
 
     @contextlib.contextmanager
     def _locating(self, row: int) -> Iterator[None]:
@@ -109,7 +126,6 @@ class ConvertTask(FileTask):
 
         ``nulls`` counts structs that are null, by path, if the target has no such structs.
         """
-        passes, rows = (1 if self.verify == "none" else 2), 0
         if self.exploded is not None:
             yield from self._items(self.exploded, read, faults, on_note)
             return
@@ -122,9 +138,7 @@ class ConvertTask(FileTask):
             if not self.target.has_null_structs and type(columns) is FeatureColumns:
                 batch = without_null_structs(batch, columns, Counter() if nulls is None else nulls)
             yield batch
-            # Verifying reads them again: each pass counts as a part of the work.
-            count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
-            rows += batch.num_rows
+            count_work(batch.num_rows, RECORDS)
 
     def _rows(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are read, with the columns that no record stores."""
@@ -144,9 +158,9 @@ class ConvertTask(FileTask):
         on_note: Callable[[str], None],
     ) -> Iterator[pa.RecordBatch]:
         """Yield a row for each item; records are counted as work."""
-        found, first, passes = list[LocatedFault](), self.first, 1 if self.verify == "none" else 2
+        found, first = list[LocatedFault](), self.first
         exploder, columns = Exploder(exploded, found.append), self.before.columns
-        step, done = columns.batch_records, 0
+        step = columns.batch_records
         for piece in self.pieces:
             report = reporting(piece.path, found.append)
             for part in _read_parts(piece, self.source.read(piece.path, piece.position)):
@@ -162,8 +176,7 @@ class ConvertTask(FileTask):
                 for one in found:
                     faults.add(replace(one, fault=_in_file(one.fault, piece)))
                 found.clear()
-                count_work((done + len(part.rows)) // passes - done // passes, RECORDS)
-                done += len(part.rows)
+                count_work(len(part.rows), RECORDS)
             first += piece.rows
         if (text := exploder.note()) is not None:
             on_note(text)

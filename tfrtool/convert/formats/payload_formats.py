@@ -35,7 +35,7 @@ from tfrtool.features.conformed_rows import table_rows
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.schema_files import SchemaFields, described_by_tfds
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
-from tfrtool.inspection.rows.batches import decode_records, in_batches
+from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, decode_records
 from tfrtool.records.compression import (
     Compression,
     detect_compression,
@@ -43,8 +43,9 @@ from tfrtool.records.compression import (
 )
 from tfrtool.records.count import as_error
 from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.frames import in_batches
 from tfrtool.records.framing import Fault, FaultKind, Record
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import open_shard
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.remote_path import AnyPath
@@ -201,7 +202,7 @@ class TfrecordFormat(PayloadFormat):
         """Yield records, and report damaged ones, which are not rows."""
         with open_shard(path) as file:
             file.seek(position.start)
-            yield from in_batches(read_records(file), on_fault)
+            yield from in_batches(RecordReader(file).pieces(), on_fault, BATCH_BYTES, BATCH_RECORDS)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:  # noqa: ARG002

@@ -34,8 +34,9 @@ from tfrtool.inspection.rows.extra_columns import (
 )
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.verify.payload_check import unparseable
+from tfrtool.records.frames import in_batches
 from tfrtool.records.framing import Fault, LocatedFault, Record
-from tfrtool.records.reader import read_records, read_shard
+from tfrtool.records.reader import RecordReader, read_records, read_shard
 from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, no_progress
@@ -377,18 +378,16 @@ def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, CachedRecords | No
     fold, names, faults = ColumnsFold(), set[bytes](), list[Fault]()
     payloads, places, size = list[bytes](), list[tuple[int, int, int]](), 0
 
-    def shortened(items: Iterable[Record | Fault]) -> Iterator[Record | Fault]:
-        for item in items:
-            if isinstance(item, Record):
-                index, offset, payload, crc = item
-                if keep:
-                    places.append((index, offset, len(payload)))
-                yield Record(index, offset, shorten(payload, names), crc)
-            else:
-                yield item
+    def shortened(piece: Sequence[Record] | Fault) -> Sequence[Record] | Fault:
+        if isinstance(piece, Fault):
+            return piece
+        if keep:
+            places.extend((one.index, one.offset, len(one.payload)) for one in piece)
+        return [one._replace(payload=shorten(one.payload, names)) for one in piece]
 
     with open_shard(path) as file:
-        for records in in_batches(shortened(read_records(file)), faults.append):
+        pieces = map(shortened, RecordReader(file).pieces())
+        for records in in_batches(pieces, faults.append, BATCH_BYTES, BATCH_RECORDS):
             batch = [record.payload for record in records]
             fold.add(batch)
             size += sum(map(len, batch)) + _CACHED_RECORD * len(batch)
@@ -450,36 +449,13 @@ def read_batches(
         report = reporting(path, on_fault)
         with open_shard(source) as file:
             count = min(batch_records, columns.batch_records)
-            for records in in_batches(read_records(file), report, batch_records=count):
+            for records in in_batches(RecordReader(file).pieces(), report, BATCH_BYTES, count):
                 yield from decode_records(path, records, columns, report, exact=exact)
 
 
 def reporting(path: AnyPath, on_fault: OnFault) -> Callable[[Fault], None]:
     """Return what takes the faults of a file."""
     return lambda fault: on_fault(LocatedFault(path=path, fault=fault))
-
-
-def in_batches(
-    items: Iterable[Record | Fault],
-    report: Callable[[Fault], None],
-    batch_bytes: int = BATCH_BYTES,
-    batch_records: int = BATCH_RECORDS,
-) -> Iterator[list[Record]]:
-    """Yield records in lists that bound memory, and report the faults between them."""
-    records: list[Record] = []
-    size = 0
-    for item in items:
-        if isinstance(item, Fault):
-            report(item)
-            continue
-        length = len(item.payload)
-        if records and (size + length > batch_bytes or len(records) >= batch_records):
-            yield records
-            records, size = [], 0
-        records.append(item)
-        size += length
-    if records:
-        yield records
 
 
 def decode_records(

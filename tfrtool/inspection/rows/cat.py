@@ -224,14 +224,15 @@ def _located(
     """Yield batches of what `cat` yields, and their tables with the places of the records."""
     import pyarrow as pa
 
-    from tfrtool.inspection.rows.batches import decode_records, in_batches, reporting
+    from tfrtool.inspection.rows.batches import BATCH_BYTES, decode_records, reporting
+    from tfrtool.records.frames import in_batches
 
     on_fault = choices["on_fault"]
     chosen = {name: choices[name] for name in choices.keys() - {"on_note"}}
     for path, group in groupby(cat(shards, **chosen), itemgetter(0)):
         report = reporting(path, on_fault)
-        records = (record for _, record in group)
-        for part in in_batches(records, report, batch_records=columns.batch_records):
+        records = ([record] for _, record in group)
+        for part in in_batches(records, report, BATCH_BYTES, columns.batch_records):
             for batch in decode_records(path, part, columns, report):
                 indexes = [record.index for record in batch.records]
                 locators = [[str(path)] * len(indexes), indexes]
