@@ -153,25 +153,20 @@ def metadata_tables(folder: Path) -> dict[str, Path]:
     """
     around = ""
     for _ in range(_MOST_AROUND):
-        if tables := _tables_in(folder / around):
-            paths = {posixpath.join(around, name): table for name, table in tables.items()}
-            return {path.removesuffix("/"): table for path, table in paths.items()}
+        if (table := _metadata_table(folder / around)) is not None:
+            return {around: table}
+        found: dict[str, Path] = {}
+        for split in SPLIT_NAMES:  # a folder may have a million entries, which are not asked for
+            for spelled in (split, split.capitalize()):
+                table = _metadata_table(folder / around / spelled)
+                if table is not None and split not in map(str.lower, found):
+                    found[spelled] = table
+        if found:
+            return {posixpath.join(around, name): table for name, table in found.items()}
         if (inner := _only_folder(folder / around)) is None:
             break
         around = posixpath.join(around, inner)
     return {}
-
-
-def _tables_in(folder: Path) -> dict[str, Path]:
-    if (table := _metadata_table(folder)) is not None:
-        return {"": table}
-    found: dict[str, Path] = {}
-    for split in SPLIT_NAMES:  # a folder may have a million entries, which are not asked for
-        for spelled in (split, split.capitalize()):
-            table = _metadata_table(folder / spelled)
-            if table is not None and split not in map(str.lower, found):
-                found[spelled] = table
-    return found
 
 
 def _only_folder(folder: Path) -> str | None:

@@ -58,7 +58,8 @@ class SourceOptions:
             raise UsageError("--labels keep and --class-map cannot be used together")
         if self.multi_label is not None and self.labels == "keep":
             raise UsageError("--labels keep and --multi-label cannot be used together")
-        self._check_label_columns()
+        if self.label_columns:
+            self._check_label_columns()
         if self.label_column is not None and self.label_column in {
             *self.columns,
             *(column.rpartition(":")[0] for column in self.columns),
@@ -71,17 +72,16 @@ class SourceOptions:
             raise UsageError("--multi-label requires a separator, such as ';'")
 
     def _check_label_columns(self) -> None:
-        if self.label_columns:
-            for name, value in (
-                ("--label-column", self.label_column),
-                ("--multi-label", self.multi_label),
-                ("--labels keep", self.labels == "keep" or None),
-            ):
-                if value is not None:
-                    raise UsageError(f"--label-columns and {name} cannot be used together")
-            labels = [name.strip() for name in self.label_columns]
-            if len({*labels}) < len(labels):
-                raise UsageError("--label-columns names a column twice")
+        for name, value in (
+            ("--label-column", self.label_column),
+            ("--multi-label", self.multi_label),
+            ("--labels keep", self.labels == "keep" or None),
+        ):
+            if value is not None:
+                raise UsageError(f"--label-columns and {name} cannot be used together")
+        labels = [name.strip() for name in self.label_columns]
+        if len({*labels}) < len(labels):
+            raise UsageError("--label-columns names a column twice")
 
     @property
     def writes_columns(self) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,7 @@ from tfrtool.sources.folders.annotated import (
     shards_refusal,
     write_command,
 )
-from tfrtool.sources.folders.folder_layout import (
-    FolderLayout,
-    FolderMeaning,
-)
+from tfrtool.sources.folders.folder_layout import FolderLayout
 from tfrtool.sources.folders.label_lists import LabelList, read_label_lists, split_of_list
 from tfrtool.sources.folders.listing import (
     Entry,
@@ -113,15 +111,15 @@ def arrange(
         rejected.add(LeftOut(key=unclassed, reason="not in a class folder"))
     if unclassed or not items:
         raise _nothing(tree, rejected, label_from, where, depth)
-    notices = [*labels.notices()]
+    names, notices = labels.names, [*labels.notices()]
     if not is_named and depth is None:
-        notices += _nested_notices(tree.folders, layout, labels.names, where)
+        notices += _nested_notices(tree.folders, layout, names, where)
     return Source(
         items=items,
-        labels=labels.in_order(),
+        labels=sort_labels(names) if isinstance(label_from, NamePattern) else tuple(sorted(names)),
         reader=listing.reader,
         notices=tuple(notices),
-        splits=splits_in_order(labels.splits),
+        splits=splits_in_order(split for split in labels.classes if split is not None),
         rejected=tuple(rejected.entries),
         ignored=tuple(ignored.entries),
         more_rejected=rejected.more,
@@ -134,6 +132,7 @@ class _ImageLabels:
 
     Attributes:
         list_keys: the files of the tree whose labels are used.
+        classes: the labels of the images that are written, by split.
     """
 
     def __init__(
@@ -145,10 +144,11 @@ class _ImageLabels:
         label_from: LabelFrom | NamePattern,
     ) -> None:
         self._layout, self._where, self._label_from = layout, where, label_from
-        self._meanings = dict[str, FolderMeaning]()  # by folders
-        self._classes = dict[str | None, set[str]]()  # by split
+        self._meaning = cache(layout.meaning)  # of a folder
+        self.classes = dict[str | None, set[str]]()
         self._counts = Counter[str]()  # of images without labels, by split
-        self._lists, self.list_keys = read_label_lists(split_labels), set[str]()
+        self._lists = read_label_lists(split_labels) if split_labels else {}
+        self.list_keys = set[str]()
         for split in self._lists:
             if layout.splits and split not in layout.splits:
                 expected = some_of(sorted(layout.splits), _SHOWN)
@@ -158,7 +158,11 @@ class _ImageLabels:
             if split in layout.classless and split not in self._lists:
                 with suppress(SourceError):  # it is another file of this name
                     labels = LabelList(Path(where) / key)
-                    images = (one for one in tree.images() if self._meaning(one).split == split)
+                    images = (
+                        one
+                        for one in tree.images()
+                        if self._meaning(one.rpartition("/")[0]).split == split
+                    )
                     if any(labels.label(one) is not None for one in islice(images, _MOST_TRIED)):
                         self._lists[split] = labels
                         self.list_keys.add(key)
@@ -168,7 +172,7 @@ class _ImageLabels:
 
     def find(self, key: str) -> tuple[str | None, str | None, str]:
         """Return the split and the label of an image, or why it has none."""
-        split, label, _, reason = self._meaning(key)
+        split, label, _, reason = self._meaning(key.rpartition("/")[0])
         if self._lists and (split in self._lists or not self._layout.splits):
             lists = self._lists if split is None else {split: self._lists[split]}
             for name, labels in lists.items():
@@ -182,36 +186,26 @@ class _ImageLabels:
             label, reason = _label_in_name(key, self._label_from)
         elif split in self._unlabeled:
             label = ""
-        if label and label not in self._classes.get(split, ()):
-            _check_label(label, key, self._where)
+        if label and label not in self.classes.get(split, ()) and (unfit := label_problem(label)):
+            path = os.path.join(self._where, key)  # noqa: PTH118 - it may be a pattern
+            raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
         return split, label, reason
 
     def add(self, split: str | None, label: str) -> None:
         """Note that an image with this label is written."""
-        self._classes.setdefault(split, set()).add(label)
+        self.classes.setdefault(split, set()).add(label)
         if not label and split is not None:
             self._counts[split] += 1
 
     @property
     def names(self) -> set[str]:
         """The labels that images have."""
-        return set[str]().union(*self._classes.values()) - {""}
-
-    def in_order(self) -> tuple[str, ...]:
-        """Return the labels in the order of their classes; numbers of a pattern by their value."""
-        if isinstance(self._label_from, NamePattern):
-            return sort_labels(self.names)
-        return tuple(sorted(self.names))
-
-    @property
-    def splits(self) -> set[str]:
-        """The splits that images are in."""
-        return {split for split in self._classes if split is not None}
+        return set[str]().union(*self.classes.values()) - {""}
 
     def folder_classes(self) -> dict[str | None, set[str]]:
         """Return the labels that are names of folders, by split."""
         listed = {*self._counts, *self._lists}
-        return {split: names for split, names in self._classes.items() if split not in listed}
+        return {split: names for split, names in self.classes.items() if split not in listed}
 
     def notices(self) -> Iterator[str]:
         """Yield what to know of images without labels, and of lists."""
@@ -232,18 +226,6 @@ class _ImageLabels:
             yield f"{what} of its labels"
         for split, count in sorted(self._counts.items()):
             yield f"split {split} has no class folders; its images get no label (-1): {count:,}"
-
-    def _meaning(self, key: str) -> FolderMeaning:
-        folder = key.rpartition("/")[0]
-        if (meaning := self._meanings.get(folder)) is None:
-            self._meanings[folder] = meaning = self._layout.meaning(folder)
-        return meaning
-
-
-def _check_label(label: str, key: str, where: str) -> None:
-    if unfit := label_problem(label):
-        path = os.path.join(where, key)  # noqa: PTH118 - where may be a pattern
-        raise SourceError(f"class name '{printable(label)}' {unfit}", path=path)
 
 
 def _label_in_name(key: str, label_from: LabelFrom | NamePattern) -> tuple[str | None, str]:

@@ -55,7 +55,13 @@ class FolderLayout:
             while folder:
                 folder, _, name = folder.rpartition("/")
                 self._children.setdefault(folder, set()).add(name)
-        self._around = _folders_around(folders, is_named=is_named)
+        # Images next to the uppermost folders belong to no class, and don't count.
+        paths = {folder and f"{folder}/" for folder in folders if folder or is_named}
+        prefix = os.path.commonprefix([*paths])  # noqa: RUF071
+        prefix = prefix[: prefix.rfind("/") + 1]
+        # Where images are in the last one, it is itself a class, not what holds the classes.
+        is_class = bool(prefix) and prefix in paths and not is_named
+        self._around = prefix.count("/") - is_class  # how many folders are around all others
         self._split_folders = {outer: self._splits_in(outer) for outer in self._children}
         self._spans = self._find_spans(is_named=is_named)
         self.splits = frozenset(split for split, _, _ in self._spans.values())
@@ -141,15 +147,3 @@ class FolderLayout:
         training = [f"{prefix}{name}" for name, split in splits.items() if split == TRAIN]
         is_flat = any(folder in self._folders for folder in training)
         return splits if training and not is_flat and len({*splits.values()}) > 1 else {}
-
-
-def _folders_around(folders: Collection[str], *, is_named: bool) -> int:
-    """Return how many folders are around all others.
-
-    Images next to the uppermost folders belong to no class, and don't count.
-    """
-    paths = {folder and f"{folder}/" for folder in folders if folder or is_named}
-    prefix = os.path.commonprefix([*paths])  # noqa: RUF071
-    prefix = prefix[: prefix.rfind("/") + 1]
-    # Where images are in the last one, it is itself a class, not what holds the classes.
-    return prefix.count("/") - (bool(prefix) and prefix in paths and not is_named)

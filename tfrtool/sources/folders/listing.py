@@ -150,7 +150,7 @@ def _walk(root: str, prefix: str, pattern: _Pattern) -> Iterator[Entry]:
     With each folder goes a set: how many parts of the pattern its path may have matched.
     """
     pending: list[tuple[str, str, frozenset[int], frozenset[tuple[int, int]]]] = [
-        (root, prefix, _skip_any_depth({0}, pattern), frozenset())
+        (root, prefix, _skip_any_depth({0}, pattern) if pattern else frozenset({0}), frozenset())
     ]
     visits: Counter[tuple[int, int]] = Counter()
     while pending:

@@ -67,7 +67,7 @@ def read_packed(argument: str, scratch: Path, options: SourceOptions) -> Source 
             what = "the saved dataset has no column of encoded images"
             raise SourceError(what, path=argument, hint="use tfrtool convert for other columns")
         return source
-    files = _unpacked_files(argument, scratch) or _find_files(argument)
+    files = _find_files(argument, scratch)
     suffix = next((one for one in _READERS if one in files), None)
     if suffix is None:
         return None
@@ -80,29 +80,23 @@ def read_packed(argument: str, scratch: Path, options: SourceOptions) -> Source 
         raise
 
 
-def _unpacked_files(argument: str, scratch: Path) -> dict[str, list[str]]:
-    """Return the files of an archive of arrays by their kind; empty for anything else."""
-    if is_url(argument) or not argument.lower().endswith(_ARCHIVES):
-        return {}
-    if not os.path.isfile(argument):  # noqa: PTH113
-        return {}
-    folder = unpack_arrays(argument, scratch, _is_array_name)
-    return {} if folder is None else _files_in(str(folder))
-
-
 def _is_array_name(name: str) -> bool:
     is_array = any(_NAMES[kind].fullmatch(name) for kind in ("idx", "pickle"))
     return is_array or name in META_NAMES or name.endswith("-mapping.txt")
 
 
-def _find_files(argument: str) -> dict[str, list[str]]:
-    """Return the files that a path or a pattern means, by their kind."""
+def _find_files(argument: str, scratch: Path) -> dict[str, list[str]]:
+    """Return the files of a path, a pattern, or an archive, which is unpacked, by their kind."""
     if not is_url(argument) and os.path.isdir(argument):  # noqa: PTH112 - it may have any characters
         return _files_in(argument)
     kind = _kind_of(os.path.basename(argument))  # noqa: PTH119
     if is_url(argument):
         return {kind: [argument]} if kind in _REMOTE_KINDS else {}
     if os.path.isfile(argument):  # noqa: PTH113
+        is_archive = argument.lower().endswith(_ARCHIVES)
+        folder = unpack_arrays(argument, scratch, _is_array_name) if is_archive else None
+        if folder is not None and (files := _files_in(str(folder))):
+            return files
         kind = kind or _kind_by_start(argument)
         return {} if kind is None else {kind: [argument]}
     if os.path.lexists(argument) or is_image_name(argument) or not is_pattern(argument):

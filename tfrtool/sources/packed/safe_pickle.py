@@ -7,6 +7,7 @@ that make numbers, text, bytes, lists, dicts and NumPy's arrays, and refuses any
 import pickletools
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -27,11 +28,11 @@ class UnsafePickleError(ValueError):
     """A pickle has something other than data; the message says what."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Global:
     """A name in a pickle that is known; it is never imported or called."""
 
-    def __init__(self, make: Callable[..., Any]) -> None:
-        self.make = make
+    make: Callable[..., Any]
 
 
 class _Dtype:
