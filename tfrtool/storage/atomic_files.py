@@ -156,23 +156,21 @@ class _NewFile:
     def __enter__(self) -> BinaryIO:
         try:
             while self._file is None:
-                self._open()
+                file = self._temporary.open("xb", buffering=_BUFFER)
+                is_ours = True
+                with contextlib.suppress(OSError):  # without locks, no leftover is deleted either
+                    is_locked = os.name == "nt" or try_lock(file.fileno())
+                    is_ours = is_locked and os.path.lexists(self._temporary)
+                if is_ours:
+                    self._file = file
+                else:
+                    file.close()  # a process that deletes leftovers was faster
+                    self._temporary = temporary_name(self._path)
         except BaseException as error:
             # Opening failed without a file only with an OSError: the random name is ours.
             self._clean_up(delete=not isinstance(error, FileExistsError))
             raise
         return self._file
-
-    def _open(self) -> None:
-        """Create the temporary file, locked where the system can do that."""
-        file = self._temporary.open("xb", buffering=_BUFFER)
-        with contextlib.suppress(OSError):  # without locks, no leftover is deleted either
-            is_locked = os.name == "nt" or try_lock(file.fileno())
-            if not (is_locked and os.path.lexists(self._temporary)):
-                file.close()  # a process that deletes leftovers was faster
-                self._temporary = temporary_name(self._path)
-                return
-        self._file = file
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:

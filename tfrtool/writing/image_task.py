@@ -305,12 +305,14 @@ class ImageAccount:
 
     def merge(self, other: "ImageAccount") -> None:
         """Account for other images, but for their digests."""
-        self._list("rejected", *other.rejected)
-        self._list("converted", *other.converted)
+        for name in ("rejected", "converted"):
+            if entries := getattr(other, name):
+                self._list(name, *entries)
         self.more = dict(Counter(self.more) + Counter(other.more))
         self.labels = dict(Counter(self.labels) + Counter(other.labels))
         self.lost += other.lost
-        self._add_depths(other.depths, other.deep)
+        if other.depths:
+            self._add_depths(other.depths, other.deep)
 
 
 class ShardResult(NamedTuple):
@@ -363,7 +365,11 @@ class ImageShard(FileTask):
         """
         account, jobs = ImageAccount(), batches(self.images, attrgetter("item.bytes"))
         target, recipe = path.with_name(self.name), self.maker.recipe
-        framing = _tensorflow_framing()
+        framing: Callable[[str, str], Framing] | None = None
+        if has_tensorflow():
+            from tensorflow.io import TFRecordWriter
+
+            framing = TFRecordWriter
         with (
             nullcontext() if self.threads else quiet_pillow(),
             ShardWriter(path, self.compression, framing=framing, target=target) as writer,
@@ -395,15 +401,6 @@ class ImageShard(FileTask):
         if not records:
             raise EmptyShardError
         return ShardResult(self.split, ShardReport(self.name, records, size), account)
-
-
-def _tensorflow_framing() -> Callable[[str, str], Framing] | None:
-    """Return ``tf.io.TFRecordWriter``; None if TensorFlow is not installed."""
-    if not has_tensorflow():
-        return None
-    from tensorflow.io import TFRecordWriter
-
-    return TFRecordWriter  # type: ignore[no-any-return]
 
 
 def _records_of(

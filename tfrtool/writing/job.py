@@ -238,34 +238,31 @@ class Job:
             ShardError: a source can't be read, or a worker process died.
             DatasetError: there are faults, and no intact record.
         """
-        if self._staged is not None:
-            self._write_rest(tasks, self._staged)
-        files = [self._finished[task.name] for task in tasks]
+        settings, finished = self.settings, self._finished
+        if (staged := self._staged) is not None:
+            rest = [task for task in tasks if task.name not in finished]
+            done = sum(file.shard.records for file in finished.values())
+            total = max(sum(task.records for task in tasks), done)
+            meter = Meter(settings.on_progress, "writing", self._unit, total, done=done)
+            for file in map_shards(
+                partial(_write_file, staged=staged, index=settings.index),
+                rest,
+                settings.workers,
+                self._worth if settings.workers is None else 1,
+                size=sum(task.size for task in rest) + len(rest),
+                in_order=False,
+                on_counts=meter.add,
+            ):
+                staged.note(file)
+                finished[file.shard.path] = file
+            meter.finish()
+        files = [finished[task.name] for task in tasks]
         faults = [*self.plan.faults.entries, *(fault for file in files for fault in file.faults)]
-        if self._staged and faults and not any(file.shard.records for file in files):
+        if staged and faults and not any(file.shard.records for file in files):
             what = "used" if _records_read(self.plan, files).records else "read"
             found = faults[0].fault.message
             raise DatasetError(f"no record can be {what}", path=faults[0].path, found=found)
         return files
-
-    def _write_rest(self, tasks: Sequence[FileTask], staged: Staging) -> None:
-        settings, finished = self.settings, self._finished
-        rest = [task for task in tasks if task.name not in finished]
-        done = sum(file.shard.records for file in finished.values())
-        total = max(sum(task.records for task in tasks), done)
-        meter = Meter(settings.on_progress, "writing", self._unit, total, done=done)
-        for file in map_shards(
-            partial(_write_file, staged=staged, index=settings.index),
-            rest,
-            settings.workers,
-            self._worth if settings.workers is None else 1,
-            size=sum(task.size for task in rest) + len(rest),
-            in_order=False,
-            on_counts=meter.add,
-        ):
-            staged.note(file)
-            finished[file.shard.path] = file
-        meter.finish()
 
     def facts(self) -> dict[str, Any]:
         """Return the fields that the reports of all runs share."""

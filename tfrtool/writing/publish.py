@@ -190,17 +190,16 @@ class FolderStaging(Staging):
     """Files of a job in a folder inside the dataset's."""
 
     def __init__(self, settings: JobSettings, dataset: Path) -> None:
+        """Check that the dataset's folder may be written to, and use or clear the staging one."""
         folder = dataset / STAGING
         super().__init__(settings, folder, folder, folder)
-
-    def open(self) -> None:
-        """Check that the dataset's folder may be written to, and use or clear the staging one."""
-        dataset, folder = self.folder.parent, self.folder
-        _finish_publishing(dataset)
+        if os.path.lexists(dataset / PUBLISHING):
+            _finish_publishing(dataset)
         with os_errors_as(WriteError, dataset):
             names = {*os.listdir(dataset)} - {LOCK}  # noqa: PTH208
-        known = names_of_ours(dataset)
-        self._may_write(names, known, interrupted=STAGING in names, complete=REPORT in names)
+        if names:
+            known = names_of_ours(dataset)
+            self._may_write(names, known, interrupted=STAGING in names, complete=REPORT in names)
         with os_errors_as(WriteError, folder, "can't be used"):
             if folder.is_dir() and not folder.is_symlink():
                 for name in _foreign_names(folder):
@@ -238,7 +237,7 @@ class FolderStaging(Staging):
     @contextlib.contextmanager
     def scratch_dir(self) -> Iterator[Path]:
         """Give a folder inside the staging one: a task may run twice if its node was lost."""
-        with ScratchFolder(self.folder, TEMPORARY) as folder:
+        with ScratchFolder(dir=self.folder, prefix=TEMPORARY) as folder:
             yield Path(folder)
 
     def finish(self, path: Path) -> None:
@@ -312,7 +311,6 @@ def stage_in_folder(settings: JobSettings, dataset: Path) -> Iterator[FolderStag
                 dataset.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(dataset))
             staged = FolderStaging(settings, dataset)
-            staged.open()
             keep = staged.resumed
             try:
                 yield staged
@@ -351,14 +349,12 @@ def _swap(dataset: Path, new: Sequence[str], old: Sequence[str], *, back: bool =
 
 
 def _finish_publishing(dataset: Path) -> None:
-    """Finish what a killed publisher began, if any did.
+    """Finish what a killed publisher began.
 
     Raises:
         WriteError: that is impossible, or the journal lists files that tfrtool doesn't write.
     """
     publishing, staged = dataset / PUBLISHING, dataset / STAGING
-    if not os.path.lexists(publishing):
-        return
     try:
         private_folder(publishing)
         try:

@@ -67,26 +67,22 @@ def write(
     if is_nested:
         hint = "choose a directory outside"
         raise UsageError("the dataset would be inside its source", path=path, hint=hint)
-    return write_images(as_text(source), options.settings(path), options)
-
-
-def write_images(source: str, settings: JobSettings, options: WriteOptions) -> WriteReport:
-    """Write images; `write` says what is raised.
-
-    Images are checked while they are written, unless the plan needs their content: where copies of
-    images are to be kept out of different splits, or left out. Each is then read once, and one that
-    turns out bad leaves its shard one record shorter.
-    """
+    argument, settings = as_text(source), options.settings(path)
     try:
-        return _run(source, settings, options, checks_first=options.dedupe)
+        return _run(argument, settings, options, checks_first=options.dedupe)
     except EmptyShardError:
-        return _run(source, settings, options, checks_first=True)
+        return _run(argument, settings, options, checks_first=True)
 
 
 def _run(
     argument: str, settings: JobSettings, options: WriteOptions, *, checks_first: bool
 ) -> WriteReport:
-    """Open the source, check, plan, write, report."""
+    """Open the source, check, plan, write, report.
+
+    Images are checked while they are written, unless the plan needs their content: where copies of
+    images are to be kept out of different splits, or left out. Each is then read once, and one that
+    turns out bad leaves its shard one record shorter.
+    """
     workers, pool = options.workers or cores(), options.pool
     engine = pool if isinstance(pool, Engine) else ImageThreads(workers, options.starting)
     with Job(replace(settings, workers=engine), unit=IMAGES) as job:

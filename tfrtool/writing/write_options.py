@@ -1,7 +1,5 @@
 """The options of write."""
 
-import enum
-import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -18,6 +16,7 @@ from tfrtool.sources.annotations.annotation_kinds import KIND_NAMES
 from tfrtool.sources.items import Starting
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
+from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.run_options import (
     SEEDS,
@@ -241,7 +240,8 @@ class WriteOptions(CompressionOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "splits", dict(self.splits or {}))
-        check_splits(self.splits or {}, self.stratify or self.group_by)
+        if self.splits or self.stratify or self.group_by:
+            check_splits(self.splits or {}, self.stratify or self.group_by)
         _ = self.recipe, self.meaning  # which check their values
 
     @cached_property
@@ -300,8 +300,4 @@ class WriteOptions(CompressionOptions):
         usual = asdict(_USUAL)
         meaning = asdict(self.meaning).items()
         facts |= {key: value for key, value in meaning if value != usual[key]}
-        return dict(json.loads(json.dumps(facts, default=_json_value)))
-
-
-def _json_value(value: object) -> object:
-    return value.value if isinstance(value, enum.Enum) else str(value)
+        return dict(to_json_values(facts))

@@ -127,7 +127,11 @@ def _cut_split(
     name: str,
 ) -> list[ImageShard]:
     """Return the shards of a split, whose images are rows from ``start`` to ``end``."""
-    totals, count = _totals(rows, start, end), options.shards
+    import numpy as np
+
+    totals, count = np.zeros(end - start + 1, np.int64), options.shards
+    totals[1:] = np.fromiter((row[3] for row in rows.read(start, end)), np.int64, end - start)
+    np.cumsum(totals, out=totals)  # bytes of all records before each one, and at last of all
     if count is None:
         bounds = cut_by_size(totals, options.shard_bytes)
     elif count > end - start:
@@ -158,16 +162,6 @@ def _empty_split(split: str, followers: int, images: int, splits: int) -> WriteE
         expected=f"at least {splits} groups of images, one per split" if few else None,
         hint=None if few else "give it a larger fraction, or use another --seed",
     )
-
-
-def _totals(rows: SortedRows[Any], start: int, end: int) -> "npt.NDArray[np.int64]":
-    """Return the bytes of all records before each one of a split, and at last of all."""
-    import numpy as np
-
-    totals = np.zeros(end - start + 1, np.int64)
-    sizes = (row[3] for row in rows.read(start, end))
-    totals[1:] = np.fromiter(sizes, np.int64, end - start)
-    return np.cumsum(totals, out=totals)
 
 
 def cut_by_size(totals: "npt.NDArray[np.int64]", shard_bytes: int) -> list[int]:

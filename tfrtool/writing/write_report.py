@@ -21,7 +21,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.images.audit import Depth
 from tfrtool.images.recipe import Encode, ImageRecipe
-from tfrtool.sources.items import LeftOut, Source
+from tfrtool.sources.items import AnnotationAccount, LeftOut, Source
 from tfrtool.storage.json_files import reading_metadata
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.writing.image_findings import SharedImage, SourceFindings
@@ -174,9 +174,11 @@ def report_on(
         ignored=_shown(source.ignored),
         across_splits=tuple(shared.entries),
         truncated={name: count for name, count in beyond.items() if count} or None,
-        annotations=_annotations(source, sum(total.labels.values()), total.lost, bad),
+        annotations=None
+        if source.annotations is None
+        else _annotations(source.annotations, total, bad),
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
-        notices=(*source.notices, *_depth_notices(total)),
+        notices=(*source.notices, *(_depth_notices(total) if total.depths else ())),
         is_16_bit=Depth.KEPT in total.depths,
         duplicates=int((findings.first_copies != 0).sum()),
         **facts,
@@ -198,12 +200,10 @@ def _depth_notices(account: ImageAccount) -> Iterator[str]:
 
 
 def _annotations(
-    source: Source, written: int, lost: int, skipped: Collection[str]
-) -> AnnotationReport | None:
+    account: AnnotationAccount, images: ImageAccount, skipped: Collection[str]
+) -> AnnotationReport:
     """Return the counts of objects; a `WriteError` if not every one is accounted for."""
-    account = source.annotations
-    if account is None:
-        return None
+    written, lost = sum(images.labels.values()), images.lost
     listed = len(account.rejected) + account.more_rejected
     if account.read != written + listed + lost + account.dropped:
         raise WriteError(
