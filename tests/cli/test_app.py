@@ -16,7 +16,7 @@ from tests.conftest import MakeShard
 from tfrtool import __version__
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
-from tfrtool.cli.process import starting_tensorflow
+from tfrtool.cli.bars import starting_tensorflow
 from tfrtool.errors import (
     CorruptShardError,
     DatasetError,

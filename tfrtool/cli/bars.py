@@ -3,14 +3,15 @@
 import io
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfrtool.cli.output import BARS
-from tfrtool.cli.process import Signals, StandardFile, starting_tensorflow
+from tfrtool.cli.process import Signals, StandardFile
 from tfrtool.storage.extras import KERAS_MODELS, require_tensorflow
 from tfrtool.storage.progress import Progress, activity
 
@@ -37,7 +38,7 @@ class Bars:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._remove_bar()
+        self.remove()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -62,18 +63,12 @@ class Bars:
             return
         same = (progress.what, progress.unit) == (self._last.what, self._last.unit)
         if self._bar is None or not same or progress.done < self._last.done:
-            self._remove_bar()
+            self.remove()
             self._bar = self._draw(progress)
         self._last = progress
         if progress.note:
             self._bar.set_postfix_str(progress.note, refresh=False)
         self._bar.update(progress.done - self._bar.n)
-
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Hide the bar while something else is printed."""
-        self._remove_bar()
-        yield
 
     def _draw(self, progress: Progress) -> "tqdm[Any]":
         from tqdm import tqdm  # takes 20 ms to import
@@ -100,7 +95,34 @@ class Bars:
             bar_format=None if progress.unit else "{desc}",
         )
 
-    def _remove_bar(self) -> None:
+    def remove(self) -> None:
+        """Remove the bar, for something else to be printed; the next progress draws it again."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+@contextmanager
+def starting_tensorflow() -> Iterator[None]:
+    """Hold back what TensorFlow's libraries log while they are loaded; print it after an error.
+
+    TensorFlow 2.21 writes lines about devices straight to file descriptor 2, before any log level
+    applies.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    saved, lines = os.dup(2), b""
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except Exception:
+            log.seek(0)
+            lines = log.read()
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+            with suppress(OSError):  # stderr may be on a full disk
+                os.write(2, lines)

@@ -5,7 +5,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any, BinaryIO
 
 import click
@@ -84,5 +83,6 @@ def _echo(text: str, *, err: bool = False) -> None:
     """Print a text without breaking a progress bar."""
     context = click.get_current_context(silent=True)
     bars = None if context is None else context.meta.get(BARS)
-    with nullcontext() if bars is None else bars.hidden():
-        click.echo(text, err=err)
+    if bars is not None:
+        bars.remove()
+    click.echo(text, err=err)

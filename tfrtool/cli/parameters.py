@@ -63,53 +63,49 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class WholeNumber(click.IntRange):
-    """A whole number in a range; its errors name the option as it is typed."""
-
-    def _describe_range(self) -> str:  # click calls it for the help
-        return _help_range(self)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter as error:
-            raise _out_of_range(self, "a whole number", value, param) from error
-
-
-class Number(click.FloatRange):
+class _Range(click.ParamType):  # type: ignore[type-arg]
     """A number in a range; its errors name the option as it is typed."""
 
-    def _describe_range(self) -> str:
-        return _help_range(self)
+    noun: str
+    min: Any
+    max: Any
+    min_open: bool
+
+    def _describe_range(self) -> str:  # click calls it for the help: "" if it is obvious
+        if self.max is None or self.max >= 2**31 or (self.max >= 1024 and self.min in (0, 1)):
+            return ""
+        start = f"above {self.min}, up" if self.min_open else f"{self.min}"
+        return f"{start} to {self.max}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            raise _out_of_range(self, "a number", value, param) from error
+            raise self._out_of_range(value, param) from error
+
+    def _out_of_range(self, value: Any, param: click.Parameter | None) -> UsageError:
+        least, above = (None, self.min) if self.min_open else (self.min, None)
+        try:
+            wanted = range_text(least, self.max, above, float(value))
+        except ValueError:
+            wanted, value = self.noun, repr(str(value)[:100])
+        else:
+            wanted = self.noun if "whole" in self.noun and "." in str(value) else wanted
+        option = self.name if param is None else param.opts[0]
+        return UsageError(f"{option} must be {wanted}, got {printable(str(value)[:100])}")
 
 
-def _help_range(kind: WholeNumber | Number) -> str:
-    """Return the range for the help, or "" if it is obvious."""
-    if kind.max is None or kind.max >= 2**31 or (kind.max >= 1024 and kind.min in (0, 1)):
-        return ""
-    return f"above {kind.min}, up to {kind.max}" if kind.min_open else f"{kind.min} to {kind.max}"
+class WholeNumber(_Range, click.IntRange):
+    """A whole number in a range."""
+
+    noun = "a whole number"
 
 
-def _out_of_range(
-    kind: WholeNumber | Number, noun: str, value: Any, param: click.Parameter | None
-) -> UsageError:
-    least, above = (None, kind.min) if kind.min_open else (kind.min, None)
-    try:
-        wanted = range_text(least, kind.max, above, float(value))
-    except ValueError:
-        wanted, value = noun, repr(str(value)[:100])
-    else:
-        wanted = noun if kind.name.startswith("integer") and "." in str(value) else wanted
-    option = kind.name if param is None else param.opts[0]
-    return UsageError(f"{option} must be {wanted}, got {printable(str(value)[:100])}")
+class Number(_Range, click.FloatRange):
+    """A number in a range."""
+
+    noun = "a number"
 
 
 INPUT, OUTPUT = LocalPath(urls=True), LocalPath(written=True)

@@ -7,7 +7,6 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
@@ -146,31 +145,3 @@ def report_interrupt(number: int) -> int:
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     sys.stderr.write(f"tfrtool: {how}\n")
     return 128 + number
-
-
-@contextlib.contextmanager
-def starting_tensorflow() -> Iterator[None]:
-    """Hold back what TensorFlow's libraries log while they are loaded; print it after an error.
-
-    TensorFlow 2.21 writes lines about devices straight to file descriptor 2, before any log level
-    applies.
-    """
-    import tempfile
-
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    sys.stderr.flush()
-    saved, lines = os.dup(2), b""
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        except Exception:
-            log.seek(0)
-            lines = log.read()
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
-            with contextlib.suppress(OSError):  # stderr may be on a full disk
-                os.write(2, lines)

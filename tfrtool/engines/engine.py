@@ -13,15 +13,11 @@ Result = TypeVar("Result")
 Task = TypeVar("Task")
 
 
-class Engine(abc.ABC):
+class Engine(AbstractContextManager["Engine"]):
     """Runs tasks; a context manager, which may be entered again inside itself.
 
     Tasks don't depend on each other, and a task that was begun may be run again.
     """
-
-    def __enter__(self) -> "Engine":
-        """Get ready for several maps."""
-        return self
 
     def __exit__(self, *error: object) -> None:
         """Release what is kept for them."""

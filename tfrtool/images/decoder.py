@@ -17,10 +17,11 @@ from tfrtool.images.header import (
     JpegHeader,
     JpegScans,
     is_jpeg,
+    pixels_problem,
     read_jpeg_header,
     read_jpeg_scans,
 )
-from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
+from tfrtool.images.structure import exif_problem, structure_problem
 from tfrtool.storage.image_brand import image_brand
 from tfrtool.storage.limits import MAX_FRAMES, MAX_IMAGE_BYTES, MAX_IMAGE_PIXELS
 

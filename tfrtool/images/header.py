@@ -5,9 +5,10 @@ import re
 import struct
 from typing import NamedTuple
 
-from tfrtool.images.structure import exif_problem, pixels_problem, structure_problem
+from tfrtool.images.structure import exif_problem, structure_problem
 from tfrtool.storage.limits import (
     MAX_IMAGE_BYTES,
+    MAX_IMAGE_PIXELS,
     MAX_SCAN_PIXELS,
     MAX_SCANS,
     MAX_SEGMENTS,
@@ -199,6 +200,13 @@ def claimed_sides(data: bytes) -> tuple[int, int]:
             (bits,) = struct.unpack_from("<I", data, 21)
             sides = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     return abs(sides[0]), abs(sides[1])
+
+
+def pixels_problem(width: int, height: int) -> str | None:
+    """Return why an image of this size must not be decoded, or None."""
+    if width * height <= MAX_IMAGE_PIXELS:
+        return None
+    return f"{width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,} in total)"
 
 
 def _size_problem(width: int, height: int) -> str | None:

@@ -53,13 +53,6 @@ def structure_problem(data: bytes, *, all_frames: bool = False) -> str | None:
     return None
 
 
-def pixels_problem(width: int, height: int) -> str | None:
-    """Return why an image of this size must not be decoded, or None."""
-    if width * height <= MAX_IMAGE_PIXELS:
-        return None
-    return f"{width} x {height} pixels (limit {MAX_IMAGE_PIXELS:,} in total)"
-
-
 def exif_problem(exif: bytes) -> str | None:
     """Return why Exif data, which is a TIFF without pixels, must not be read, or None."""
     if len(exif) > MAX_EXIF_BYTES:

@@ -15,7 +15,7 @@ from tfrtool.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from tfrtool.writing.image_findings import SharedImage
-    from tfrtool.writing.write_report import WriteReport
+    from tfrtool.writing.write_report import AnnotationReport, WriteReport
 
 _SHOWN = 5
 """Number of classes that a warning names."""
@@ -101,7 +101,8 @@ def _page(report: "WriteReport") -> Page:
         count = human_count(report.count("across_splits"), "image")
         lines.append(Bad(f"in more than one split: {count}"))
         lines += shortened([f"  {_shared_text(one)}" for one in report.across_splits], KEYS_SHOWN)
-    lines += _objects(report)
+    if report.annotations is not None:
+        lines += _objects(report.annotations)
     if report.ignored:
         what = "not images by name" if report.annotations is None else "not used"
         lines.append(f"{what}: {human_count(report.count('ignored'), 'file')}")
@@ -115,10 +116,8 @@ def _shared_text(image: "SharedImage") -> str:
     return " = ".join(f"{keys[0]} ({split})" for split, keys in image.items())
 
 
-def _objects(report: "WriteReport") -> Iterator[str]:
+def _objects(found: "AnnotationReport") -> Iterator[str]:
     """Yield what became of annotated objects."""
-    if (found := report.annotations) is None:
-        return
     yield f"objects: {found.read:,} read, {found.written:,} written"
     if found.of_rejected_images:
         yield Bad(f"objects of skipped images: {found.of_rejected_images:,}")
