@@ -96,12 +96,6 @@ def splits_lines(report: "WriteReport | JobReport", noun: str, about: str = "") 
         yield f"resumed: {human_count(report.resumed, noun)} already done"
 
 
-def rejected_lines(report: "WriteReport", count: int) -> list[str]:
-    """Return how many images or records were skipped, and why."""
-    entries = [(entry.key, entry.reason) for entry in report.rejected]
-    return [Bad(f"skipped: {count:,}"), *reasons_lines(entries)] if entries else []
-
-
 def reasons_lines(entries: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each reason, the most frequent first, with some of its files."""
     keys: dict[str, list[str]] = {}

@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol
 
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.record_features import RecordFeatures
@@ -44,40 +43,21 @@ class Item(NamedTuple):
     extra: builtins.bytes = b""
 
 
-class ItemTable(Sequence[Item]):
-    """The items of a source, sorted by key: few in memory, many in DuckDB.
+class ItemTable(SortedRows[Item]):
+    """The items of a source, sorted by key: few in memory, many in a file.
 
     Items are added in any order, before the first look at them; each key once. Several threads may
     read at once. Iterate where you can: a look-up by position takes milliseconds.
     """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        """Start without items; many are spilled to a folder, where None is the system's."""
-        self._rows = SortedRows[tuple[Any, ...]](folder)
-
-    def add(self, item: Item) -> None:
-        """Add an item."""
-        self._rows.add(tuple(item))
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __iter__(self) -> Iterator[Item]:
-        return map(Item._make, self._rows)
-
-    @overload
-    def __getitem__(self, at: int) -> Item: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Item]: ...
-    def __getitem__(self, at: int | slice) -> Item | Sequence[Item]:
-        if isinstance(at, slice):
-            return [*map(Item._make, self._rows[at])]
-        return Item._make(self._rows[at])
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[Item]:
+        """Yield the items from one place in the order to another."""
+        return map(Item._make, super().read(start, stop))
 
 
 def label_problem(label: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrtool.cli.bars import Bars
-from tfrtool.cli.jobs import KEYS_SHOWN, head_text, reasons_lines, rejected_lines, splits_lines
+from tfrtool.cli.jobs import KEYS_SHOWN, head_text, reasons_lines, splits_lines
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 from tfrtool.errors import human_count, printable, some_of
@@ -93,7 +93,9 @@ def _page(report: "WriteReport") -> Page:
     if report.converted:
         lines.append(f"converted: {report.count('converted'):,}")
         lines += reasons_lines((entry["key"], entry["reason"]) for entry in report.converted)
-    lines += rejected_lines(report, report.count("rejected"))
+    if report.rejected:
+        lines.append(Bad(f"skipped: {report.count('rejected'):,}"))
+        lines += reasons_lines((entry.key, entry.reason) for entry in report.rejected)
     if report.duplicates:
         where = "" if report.across_splits else ", kept in the same split"
         lines.append(f"exact duplicates: {report.duplicates:,}{where}")
