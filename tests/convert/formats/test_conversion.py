@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import tfrtool
 from tests.examples.strategies import UNSET, float32, int64
 from tests.photos import image_bytes
 from tests.records.strategies import read_strictly, shard_of
+from tfrtool.convert.formats.parquet import ParquetFormat
+from tfrtool.errors import WriteError
 from tfrtool.examples.arrow.decode_batch import decode_batch
 
 CLASSES = {"label": ("cat", "dog")}
@@ -312,6 +315,29 @@ def test_short_shards_are_decoded_together(tmp_path: Path, monkeypatch: pytest.M
     tfrtool.convert(folder, tmp_path / "a.parquet", workers=1, verify="none")
     assert batches == [count]
     assert pq.read_table(tmp_path / "a.parquet")["n"].to_pylist() == [*range(count)]
+
+
+@pytest.mark.parametrize("changed", [0, 7, 19])
+def test_a_value_that_comes_back_otherwise_is_found(
+    changed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is published, and the error names the row, wherever it is in a batch."""
+    values = [{"n": number, "f": float32(0.5)} for number in range(20)]
+    shard = tmp_path / "some.tfrecord"
+    shard.write_bytes(shard_of([tfrtool.encode_example(one) for one in values]))
+    written = ParquetFormat._written
+
+    def damaged(self: ParquetFormat, path: Path) -> Iterator[pa.RecordBatch]:
+        for batch in written(self, path):
+            rows = batch.to_pylist()
+            rows[changed]["n"] += 1
+            yield pa.RecordBatch.from_pylist(rows, batch.schema)
+
+    monkeypatch.setattr(ParquetFormat, "_written", damaged)
+    with pytest.raises(WriteError, match="differs from the source") as error:
+        tfrtool.convert(shard, tmp_path / "out", to="parquet", workers=1)
+    assert error.value.record == changed
+    assert not [*tmp_path.glob("out/*.parquet")]
 
 
 def test_faults_in_short_shards_name_their_file(tmp_path: Path) -> None:
