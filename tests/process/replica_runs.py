@@ -46,15 +46,13 @@ def _scores(epoch: EpochReport) -> dict[str, float]:
 def small_model(size: int, classes: int) -> Any:
     """Return a model for one class per image, with a penalty on weights.
 
-    Its BatchNormalization normalizes constants, as it differs on several devices otherwise. Its
-    weights are so large that some probabilities are 0: their losses come from logits.
+    Its weights are so large that some probabilities are 0: their losses come from logits.
     """
     import keras
 
     inputs = keras.Input((size, size, 3))
-    constant = keras.layers.Rescaling(0.0, 1.0)(inputs)
-    zeros = keras.layers.BatchNormalization()(constant)
-    flat = keras.layers.Flatten()(keras.layers.Add()([inputs, zeros]))
+    convolved = keras.layers.Conv2D(4, 3)(inputs)
+    flat = keras.layers.Flatten()(keras.layers.BatchNormalization()(convolved))
     dense = keras.layers.Dense(
         classes,
         activation="softmax",
@@ -77,6 +75,14 @@ def multi_label_model(size: int, classes: int) -> Any:
     )
 
 
+def linear_model(size: int, numbers: int) -> Any:
+    """Return a model for regression."""
+    import keras
+
+    layers = [keras.Input((size, size, 3)), keras.layers.Flatten(), keras.layers.Dense(numbers)]
+    return keras.Sequential(layers)
+
+
 def decode(record: Any) -> Any:
     """Return the image and the label of a record."""
     import tensorflow as tf
@@ -85,3 +91,15 @@ def decode(record: Any) -> Any:
     features = {name: tf.io.FixedLenFeature([], dtype) for name, dtype in scalar.items()}
     parsed = tf.io.parse_single_example(record, features)
     return tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), (8, 8, 3)), parsed["label"]
+
+
+def frozen_model(size: int, classes: int) -> Any:
+    """Return a model of which only the last layer is trained, with the same weights each time."""
+    import keras
+
+    fixed = [keras.initializers.GlorotUniform(seed) for seed in (1, 2)]
+    convolution = keras.layers.Conv2D(4, 5, 4, kernel_initializer=fixed[0])
+    convolution.trainable = False
+    layers = [keras.Input((size, size, 3)), convolution, keras.layers.Flatten()]
+    last = keras.layers.Dense(classes, activation="softmax", kernel_initializer=fixed[1])
+    return keras.Sequential([*layers, last])

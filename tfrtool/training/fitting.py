@@ -88,6 +88,14 @@ class MeasuredModel(keras.Model):  # type: ignore[misc]  # keras has no types
 
     def _measured(self, step: Callable[[Any], Any], part: int) -> Callable[[Iterator[Any]], Any]:
         function: Any = None
+        strategy = tf.distribute.get_strategy()
+
+        def distributed(batch: Any) -> dict[str, Any]:
+            logs = strategy.run(step, (batch,))
+            names = {_LABELS, _SCORES} & logs.keys()
+            parts = {name: strategy.experimental_local_results(logs[name]) for name in names}
+            joined = {name: tf.concat(values, 0) for name, values in parts.items()}
+            return {**self.get_metrics_result(), **joined}
 
         def run(iterator: Any) -> Any:
             nonlocal function
@@ -95,7 +103,7 @@ class MeasuredModel(keras.Model):  # type: ignore[misc]  # keras has no types
             if function is None:
                 # Of any batch size: the last batch of an epoch needs no graph of its own.
                 signature = [iterator.element_spec]
-                function = tf.function(step, input_signature=signature, autograph=False)
+                function = tf.function(distributed, input_signature=signature, autograph=False)
             logs = function(batch)
             if self.meter.scores:
                 self.meter.scores[part].add(logs.pop(_LABELS), logs.pop(_SCORES))

@@ -22,7 +22,7 @@ from tfrtool.training.models import (
     dtype_policy,
     rescale_for,
 )
-from tfrtool.training.replicas import Devices, ReplicaModel, open_devices
+from tfrtool.training.replicas import Devices, MirroredModel, open_devices
 from tfrtool.training.run_record import check_dataset, dataset_digest, run_record
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
 from tfrtool.training.train_options import ADAM, TrainOptions
@@ -78,7 +78,7 @@ def prepare(options: TrainOptions, scratch: Path) -> Run:
     digest = dataset_digest(data.original)
     if options.resume and options.out_dir is not None:
         check_dataset(options.out_dir, digest)
-    _check_devices(options, data, devices)
+    _check_devices(options, devices)
     options.on_progress(activity("building the model"))
     classifier = _build(options, data, devices)
     data = _with_labels_of_loss(options, data, devices, classifier)
@@ -109,7 +109,7 @@ def prepare(options: TrainOptions, scratch: Path) -> Run:
     )
 
 
-def _check_devices(options: TrainOptions, data: TrainingData, devices: Devices) -> None:
+def _check_devices(options: TrainOptions, devices: Devices) -> None:
     """Raise a `UsageError` if a run can't use several devices."""
     devices.check_batch_size(options.batch_size)
     if not devices.several:
@@ -119,8 +119,6 @@ def _check_devices(options: TrainOptions, data: TrainingData, devices: Devices) 
             f"a built keras.Model can't be trained with --strategy {devices.kind}",
             hint="pass a function that returns it",
         )
-    if data.dataset.targets:
-        raise UsageError(f"--task regression cannot be used with --strategy {devices.kind}")
     if options.cache == "features":
         raise UsageError("--cache features requires a single device")
 
@@ -247,16 +245,12 @@ def _compile(
     trained = classifier.head if plan.cache == "features" else classifier.trained
     inputs, outputs, name = trained.inputs, trained.outputs, classifier.core.name
     steps = data.steps[0] * options.epochs
+    kind = MirroredModel if devices.several else MeasuredModel
+    model = kind(inputs, outputs, name=name)
     with devices.strategy.scope():
         optimizer = _make_optimizer(options, steps, compiled.get("optimizer"))
         optimizer.build(trained.trainable_variables)
-    if devices.several:
-        replicas = ReplicaModel(inputs, outputs, name=name)
-        replicas.compile_on(devices, optimizer, task, options.label_smoothing)
-        replicas.class_weights = [*(plan.class_weights or {}).values()]
-        return replicas
-    model = MeasuredModel(inputs, outputs, name=name)
-    compile_model(model, optimizer, task, options.label_smoothing, compiled)
+        compile_model(model, optimizer, task, options.label_smoothing, compiled)
     return model
 
 

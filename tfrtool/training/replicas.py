@@ -2,8 +2,6 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +9,9 @@ import keras
 import tensorflow as tf
 
 from tfrtool.errors import UsageError, reason_of
-from tfrtool.loading.labels import Task
-from tfrtool.loading.tensors import Batch, Tensor, TfDataset
+from tfrtool.loading.tensors import Batch, Tensor
 from tfrtool.training.fitting import MeasuredModel
-from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import ONE_MACHINE, SEVERAL_MACHINES, Strategy
-
-_plain = tf.autograph.experimental.do_not_convert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +38,6 @@ class Devices:
                 f"--batch-size must be at least {self.replicas}, an image per device, "
                 f"got {batch_size}"
             )
-
-    def distribute(self, make: Callable[[Any], TfDataset]) -> Any:
-        """Return an endless iterator over the batches that ``make`` returns for an InputContext."""
-
-        def endless(context: Any) -> TfDataset:
-            # Before each step of a finite dataset, TensorFlow would ask all devices whether
-            # theirs has ended.
-            return make(context).repeat()
-
-        return iter(self.strategy.distribute_datasets_from_function(endless))
 
 
 def open_devices(kind: Strategy) -> Devices:
@@ -95,114 +79,79 @@ def _open_mirrored() -> Devices:
     return Devices(kind="mirrored", strategy=strategy)
 
 
-class ReplicaModel(MeasuredModel):
-    """A model whose ``fit`` takes each step on all devices of a strategy.
+class MirroredModel(MeasuredModel):
+    """A model of which each device takes a part of a batch, so that all images count equally.
 
-    ``fit`` is used as a loop over steps, whose batches come from ``iterators``. The loss of a step
-    is the mean over the images of all devices, however many each of them has.
+    In Keras' own steps, all devices count equally. Of the last batch of an epoch, they may have
+    different numbers of images, or none.
     """
 
-    devices: Devices
-    task: Task
-    smoothing: float
-    class_weights: Sequence[float] = ()
-    iterators: Sequence[Any]
+    strategy: Any
 
-    def compile_on(
-        self, devices: Devices, optimizer: Any, task: Task, smoothing: float = 0.0
-    ) -> None:
-        """Compile the model with the loss and metrics of its task, for steps on these devices."""
-        self.devices, self.task, self.smoothing = devices, task, smoothing
-        self.compile(optimizer)
+    def compile(self, *arguments: Any, **words: Any) -> None:
+        """Compile the model for the strategy in whose scope this is called."""
+        self.strategy = tf.distribute.get_strategy()
+        super().compile(*arguments, **words)
 
-    def _measured(self, step: Callable[[Any], Any], part: int) -> Callable[[Iterator[Any]], Any]:
-        del step
-        local = self.devices.strategy.experimental_local_results
-        replica_step = _plain(functools.partial(self._replica_step, training=part == 0))
+    def fit(self, *arguments: Any, **words: Any) -> Any:
+        """Train as ``fit`` does; BatchNormalization normalizes a batch, and not its parts."""
+        layers = [
+            layer
+            for layer in self._flatten_layers()
+            if isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized
+        ]
+        for layer in layers:
+            layer.synchronized = True
+        try:
+            with self.strategy.scope():  # in which ``fit`` divides batches
+                return super().fit(*arguments, **words)
+        finally:
+            for layer in layers:
+                layer.synchronized = False
 
-        def distributed(batch: Batch) -> list[Tensor]:
-            # Each replica has the same results, which are those of all.
-            return [local(one)[0] for one in self.devices.strategy.run(replica_step, batch)]
+    def train_step(self, data: Batch) -> Any:
+        """Take a device's part in a training step."""
+        with tf.GradientTape() as tape:
+            loss, count, logs = self._measure(data, training=True)
+            loss = self.optimizer.scale_loss(loss * count / _add_up(count))
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            # It checks the gradients of one device: NaN stands for those of the others.
+            invalid = _add_up(tf.where(self.optimizer.check_finite(gradients), 0.0, math.nan))
+            gradients = [None if one is None else one + invalid for one in gradients]
+        self.optimizer.apply(gradients, variables)
+        return logs
 
-        iterator = self.iterators[part]
-        function = tf.function(distributed, [iterator.element_spec], autograph=False)
+    def test_step(self, data: Batch) -> Any:
+        """Take a device's part in a validation step."""
+        return self._measure(data, training=False)[-1]
 
-        def run(_dummy: Iterator[Any]) -> dict[str, float]:
-            figures, *scored = function(self.meter.take(iterator))
-            if scored:
-                self.meter.scores[part].add(*scored)
-            return self.meter.mean(part, *figures.numpy().tolist())
-
-        return run
-
-    def _replica_step(self, inputs: Tensor, labels: Tensor, *, training: bool) -> list[Tensor]:
-        """Take a replica's part in a step; return mean loss and accuracy, and number of images."""
-        context = tf.distribute.get_replica_context()
-        add_up = functools.partial(context.all_reduce, tf.distribute.ReduceOp.SUM)
-        with tf.GradientTape() if training else nullcontext() as tape:
-            scores, losses, hits = self._score(inputs, labels, training=training)
-            penalties = self.losses
-            columns = [losses, hits, tf.ones_like(losses)]
-            sums = add_up(tf.stack([tf.reduce_sum(one) for one in columns]))  # in one message
-            loss = tf.reduce_sum(losses) / sums[2]
-            loss += sum(penalties) / self.devices.replicas
-            if training:
-                loss = self.optimizer.scale_loss(loss)
-        if tape is not None:
-            variables = self.trainable_variables
-            gradients = tape.gradient(loss, [variable.value for variable in variables])
-            if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-                # It checks the gradients of one replica: NaN stands for those of the others.
-                invalid = add_up(tf.where(self.optimizer.check_finite(gradients), 0.0, math.nan))
-                gradients = [None if one is None else one + invalid for one in gradients]
-            self.optimizer.apply(gradients, variables)
-        means = tf.stack([sums[0] / sums[2] + sum(penalties), sums[1] / sums[2], sums[2]])
-        if not TASKS[self.task].is_ranked:
-            return [means]
-        return [means, *(context.all_gather(one, 0) for one in (labels, scores))]
-
-    def _score(self, inputs: Tensor, labels: Tensor, *, training: bool) -> list[Tensor]:
-        """Return the scores, the loss and the accuracy of each image of a replica."""
-        count = tf.shape(labels)[0]
-        # Layers make NaN of a batch without images. The image that is added counts for nothing.
-        missing = tf.maximum(1 - count, 0)
-        images, targets = (
-            tf.pad(one, [[0, missing], *[[0, 0]] * (len(one.shape) - 1)])
-            for one in (inputs, labels)
-        )
+    def _measure(self, data: Batch, *, training: bool) -> tuple[Tensor, Tensor, Any]:
+        """Return the mean loss of a device's images, their number, and metrics."""
+        count = tf.shape(data[0])[0]
+        images, labels, *weights = map(_at_least_one, data)
         scores = self(images, training=training)
-        # Keras finds the logits of a layer's output, but not those of a slice: without them,
-        # no loss exceeds 16, and a probability of 0 has no gradient.
-        losses = TASKS[self.task].losses(targets, scores, self.smoothing)[:count]
-        scores = scores[:count]
-        classes = labels if len(labels.shape) == 1 else tf.argmax(labels, axis=-1)
-        if self.task is Task.MULTI:
-            hits = tf.cast(tf.equal(scores > 0.5, labels > 0.5), tf.float32)
-            hits = tf.reduce_mean(hits, axis=-1)
-        else:
-            hits = tf.equal(tf.argmax(scores, axis=-1, output_type=tf.int64), classes)
-        if training and self.class_weights:
-            losses *= tf.gather(tf.constant(self.class_weights, tf.float32), classes)
-        return [scores, losses, tf.cast(hits, tf.float32)]
+        loss = self.compute_loss(images, labels, scores, *weights, training=training)
+        loss *= tf.distribute.get_strategy().num_replicas_in_sync  # by which Keras divides it
+        self.metrics[0].update_state(loss, sample_weight=count)  # the mean loss
+        logs = self.compute_metrics(images[:count], labels[:count], scores[:count])
+        return loss, tf.cast(count, loss.dtype), logs
 
-    def agreeing(self) -> Any:
-        """Return a callback that averages statistics.
 
-        BatchNormalization's statistics are of the images of each replica.
-        """
-        strategy = self.devices.strategy
-        statistics = [one for one in self.non_trainable_variables if "float" in one.dtype]
+def _at_least_one(values: Tensor) -> Tensor:
+    """Return a device's images or labels; if there are none, a copy of the first of device 0.
 
-        def average() -> None:
-            context = tf.distribute.get_replica_context()
-            for variable in statistics:
-                mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, variable.value + 0)
-                variable.value.assign(mean)
+    Some layers fail without images, and others would be disturbed by an image of zeros.
+    """
+    missing = tf.maximum(1 - tf.shape(values)[0], 0)
+    first = tf.pad(values[:1], [[0, missing], *[[0, 0]] * (values.shape.rank - 1)])
+    is_first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+    copied = _add_up(first * tf.cast(is_first, first.dtype))
+    return tf.concat([values, copied[:missing]], 0)
 
-        averaged = tf.function(lambda: strategy.run(average), autograph=False)
 
-        def agree(*_: Any) -> None:
-            if statistics:
-                averaged()
-
-        return keras.callbacks.LambdaCallback(on_test_begin=agree, on_epoch_end=agree)
+def _add_up(value: Tensor) -> Tensor:
+    """Return the sum over all devices."""
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)

@@ -162,7 +162,7 @@ class SingleLabel(_ClassTask):
 
     def metrics(self) -> list[Any]:
         """Return the metrics of an epoch."""
-        return ["accuracy"]
+        return [keras.metrics.MeanMetricWrapper(_are_right, name="accuracy")]
 
     def result_json(self, result: ImageResult) -> Mapping[str, Any]:
         """Return a line of predictions.jsonl."""
@@ -269,3 +269,9 @@ class Regression(_ModelTask):
 TASKS: Mapping[Task, SingleLabel | MultiLabel | Regression] = MappingProxyType(
     {Task.SINGLE: SingleLabel(), Task.MULTI: MultiLabel(), Task.REGRESSION: Regression()}
 )
+
+
+def _are_right(labels: Any, scores: Any) -> Any:
+    """Return for each image whether its class has the highest score."""
+    classes = labels if len(labels.shape) == 1 else keras.ops.argmax(labels, axis=-1)
+    return keras.ops.equal(keras.ops.argmax(scores, axis=-1), keras.ops.cast(classes, "int32"))

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ import tensorflow as tf
 from tfrtool.errors import UsageError, WriteError, human_count, os_errors_as
 from tfrtool.images.charts import draw_charts, shortened_name
 from tfrtool.images.sheet import draw_pixel_sheet, save_sheet
-from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import original_pixels
-from tfrtool.loading.options import LoadOptions
 from tfrtool.loading.pipeline import load
 from tfrtool.storage.atomic_files import delete_leftovers, new_file, new_files_by_name
 from tfrtool.storage.lock import locked
@@ -37,7 +34,6 @@ from tfrtool.training.fitting import EpochMeter
 from tfrtool.training.frozen_features import BASE_BATCH, extract_features, feature_batches, freeze
 from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.preparation import Run, prepare
-from tfrtool.training.replicas import ReplicaModel
 from tfrtool.training.run_record import RUN_FILE, save_json
 from tfrtool.training.saved_model import (
     BEST_MODEL_FILE,
@@ -103,12 +99,10 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
             stack.callback(trace.stop)
             callbacks.append(trace)
         callbacks += [*options.callbacks, checkpoints, EpochEnd(run, reports)]
-        if isinstance(run.model, ReplicaModel):
-            callbacks.append(run.model.agreeing())
         stack.enter_context(data.naming_damage())
         options.on_progress(activity(f"epoch {len(before) + 1}"))
         training, *validation = _batches(run)
-        weights = {} if isinstance(run.model, ReplicaModel) else run.plan.class_weights or {}
+        weights = run.plan.class_weights or {}
         run.model.fit(
             training,
             epochs=options.epochs,
@@ -130,22 +124,12 @@ def _batches(run: Run) -> list[Any]:
     epochs = options.epochs - done
     if run.state.cache == "features":
         return list(_feature_batches(run, first_epoch=done, epochs=epochs))
-    model, parts = run.model, []
+    parts = []
     for part in data.parts:
         # ``fit`` makes an iterator for each validation, and each epoch of other recipes.
-        is_single = part.training and options.recipe == "tfrtool"
-        count = epochs if is_single or isinstance(model, ReplicaModel) else 1
+        count = epochs if part.training and options.recipe == "tfrtool" else 1
         parts.append(replace(part, first_epoch=done, epochs=count))
-    if not isinstance(model, ReplicaModel):
-        return [load(data.dataset, part) for part in parts]
-    makers = [partial(_load_share, data.dataset, part) for part in parts]
-    model.iterators = tuple(model.devices.distribute(make) for make in makers)
-    steps = data.steps[0] * epochs, *data.steps[1:]
-    return [tf.data.Dataset.range(count) for count in steps]
-
-
-def _load_share(dataset: Dataset, part: LoadOptions, context: Any) -> Any:
-    return load(dataset, replace(part, context=context))
+    return [load(data.dataset, part) for part in parts]
 
 
 def _feature_batches(run: Run, **epochs: int) -> Iterator[Any]:
