@@ -17,7 +17,10 @@ __all__ = ["compare_devices"]
 
 
 def compare_devices(folder: str) -> None:
-    """Do the runs of ``runs.json``, and write the epochs of each to ``epochs.json``."""
+    """Do the runs of ``runs.json``, and write the epochs of each to ``epochs.json``.
+
+    A run is done on one device and on two, unless its options have a strategy.
+    """
     import tensorflow as tf
 
     (cpu,) = tf.config.list_physical_devices("CPU")
@@ -29,7 +32,10 @@ def compare_devices(folder: str) -> None:
     strategies: tuple[tuple[Strategy, int], ...] = (("one", 1), ("mirrored", 2))
     found: dict[str, list[Any]] = {}
     for name, options in json.loads(Path(folder, "runs.json").read_text()).items():
+        chosen = options.pop("strategy", None)
         for strategy, replicas in strategies:
+            if chosen not in (None, strategy):
+                continue
             report = tfrtool.train(**options, strategy=strategy)
             assert report.plan.replicas == replicas
             epochs = [_scores(epoch) for epoch in report.epochs]
