@@ -7,7 +7,7 @@
 # make test-frameworks  the tests with PyTorch, JAX and Grain, which it installs (1.3 GB)
 # make format        fix formatting and what ruff can fix
 # make docs          build the documentation in site/
-# make tables        update the option tables in docs/commands from the help
+# make tables        update the option tables in docs/commands, and the notebook of the course page
 # make pages         run all examples of the docs, so that the gate runs only changed pages
 # make pictures      update the pictures in docs/images
 # make readability   lower the counts of vague names and long functions in tests/rules
@@ -135,6 +135,7 @@ pages: $(READY_TO_TEST)
 
 tables: $(READY_TO_TEST)
 	$(BIN)/python -m fixtures.option_tables
+	$(BIN)/python -m fixtures.course_notebook
 
 pictures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/pictures.py

@@ -16,13 +16,13 @@ import textwrap
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tfrtool.cli import main
 
-__all__ = ["Block", "blocks_of", "run_page"]
+__all__ = ["Block", "blocks_of", "run_command", "run_page"]
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -57,13 +57,14 @@ def run_page(
     replaced: Mapping[str, str] | None = None,
     *,
     sh: bool = True,
+    names: dict[str, Any] | None = None,
 ) -> int:
     """Run all commands and Python of a page in the current directory; return how many ran.
 
     Commands must end with 0 or 3 and print what is shown below them, where ``...`` stands for
     anything. The keys of ``replaced`` are names that a page makes up, such as a bucket's.
     Without ``sh``, commands without output are not run: on reference pages they are for data of
-    the reader's.
+    the reader's. With ``names``, all Python of the page shares these, as in a notebook.
     """
     ran = 0
     for language, text in blocks_of(page):
@@ -82,7 +83,8 @@ def run_page(
                     ran += 1
         elif language == "python" and _can_run(text):
             # Grain would look for the source in a file of that name.
-            exec(compile(text, f"<{page}>", "exec"), {"__name__": "__main__"})
+            scope = {"__name__": "__main__"} if names is None else names
+            exec(compile(text, f"<{page}>", "exec"), scope)
             ran += 1
     gc.collect()  # files that the page leaves open are closed while their warnings are ignored
     capfd.readouterr()

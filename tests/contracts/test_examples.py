@@ -6,14 +6,16 @@ and the commands with output run.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contracts.executed_pages import if_changed
-from tests.doc_examples import REPOSITORY, blocks_of, run_page
+from tests.doc_examples import REPOSITORY, blocks_of, run_command, run_page
 from tests.emulators import Bucket, set_environment
 from tests.training.small_base import small_cnn
 from tfrtool.cli import main
@@ -22,7 +24,8 @@ PAGES = sorted(
     path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("docs/how-to/*.md")
 )
 CLUSTER, STORE = "docs/how-to/cluster.md", "docs/how-to/object-storage.md"
-LOCAL = [page for page in PAGES if page not in (CLUSTER, STORE)]
+COURSE = "docs/how-to/course.md"
+LOCAL = [page for page in PAGES if page not in (CLUSTER, STORE, COURSE)]
 FIRST = ("README.md", "docs/index.md", "docs/quickstart.md")
 OTHERS = sorted(
     path
@@ -89,9 +92,9 @@ def small() -> Iterator[None]:
         yield
 
 
-def test_there_are_nineteen_how_to_pages() -> None:
-    """There are nineteen how-to pages, and each shows commands."""
-    assert len(PAGES) == 19
+def test_there_are_twenty_how_to_pages() -> None:
+    """There are twenty how-to pages, and each shows commands."""
+    assert len(PAGES) == 20
     for page in PAGES:
         assert any(block.language in ("sh", "console") for block in blocks_of(page)), page
 
@@ -136,6 +139,40 @@ def test_examples_of_other_pages_run(
     if page == "docs/commands/write.md":  # where it begins
         shutil.rmtree(here / "shards")
     assert run_page(page, capfd, sh=False) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_graphs")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", [if_changed(COURSE)])
+def test_course_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The published cells and the commands next to them run, and give the same."""
+    (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
+    monkeypatch.chdir(tmp_path)
+    assert run_page(page, capfd, names={}) >= 20
+
+
+@pytest.mark.several
+@pytest.mark.usefixtures("quick_graphs")
+@pytest.mark.filterwarnings("ignore")
+def test_notebook_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The cells of the notebook run one after the other, as in Jupyter."""
+    (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((REPOSITORY / COURSE).with_suffix(".ipynb").read_text("utf-8"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(notebook["cells"]):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and source.startswith("!"):
+            for line in source.splitlines():
+                run_command(line.removeprefix("!"), capfd)
+        elif cell["cell_type"] == "code":
+            exec(compile(source, f"<cell {number}>", "exec"), names)
+    assert names["frozen"].facts.class_names == ("cat", "dog")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from course_notebook import NOTEBOOK, PAGE, notebook_text
 from option_tables import augmentation_table, option_table, updated
 
 from tests.rules.breaches import expect_none
@@ -40,6 +41,11 @@ def _find(path: tuple[str, ...]) -> click.Command:
         assert isinstance(command, click.Group)
         command = command.commands[name]
     return command
+
+
+def test_notebook_has_the_cells_of_its_page() -> None:
+    """``make tables`` writes the notebook of the course from its page."""
+    assert NOTEBOOK.read_text("utf-8") == notebook_text(PAGE.read_text("utf-8")), "make tables"
 
 
 def test_each_page_has_the_options_of_its_command() -> None:
