@@ -19,6 +19,7 @@ from tfrtool.errors import CorruptShardError, DatasetError, ShardError, UsageErr
 from tfrtool.examples.example import DType, Feature, encode_example
 from tfrtool.loading.decoding import decoder
 from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import LoadOptions
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import frame
 
@@ -353,7 +354,7 @@ def test_datasets_that_tfds_wrote(
         "test": 2,
     }
     paths = [os.fspath(path) for path in dataset.split("train").shards]
-    ours = list(tf.data.TFRecordDataset(paths).map(decoder(dataset, 9)))
+    ours = list(tf.data.TFRecordDataset(paths).map(decoder(dataset, LoadOptions(image_size=9))))
     options = tfds.ReadConfig(interleave_cycle_length=1)
     theirs = tfds.builder_from_directory(directory).as_dataset("train", read_config=options)
     for (image, label), example in zip(ours, theirs, strict=True):

@@ -25,6 +25,7 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import Split
 from tfrtool.loading.decoding import decoder
 from tfrtool.loading.open_dataset import open_dataset
+from tfrtool.loading.options import LoadOptions
 from tfrtool.records.compression import Compression
 from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame
@@ -130,7 +131,7 @@ def _records(tf: Any, split: Split) -> Any:
 def _decode(tf: Any, dataset: Dataset) -> None:
     """Read and decode all records, as training does."""
     for split in dataset.splits.values():
-        for _ in _records(tf, split).map(decoder(dataset, 8)):
+        for _ in _records(tf, split).map(decoder(dataset, LoadOptions(image_size=8))):
             pass
 
 

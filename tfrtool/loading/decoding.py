@@ -5,6 +5,7 @@ Any other form is decoded by a function of the user's.
 """
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,11 +18,11 @@ from google.protobuf.message import DecodeError
 from tfrtool.errors import DatasetError, TfrtoolError, printable
 from tfrtool.examples.example import feature_key, feature_name, parse_message
 from tfrtool.images.header import limit_problem
-from tfrtool.loading.dataset_facts import DatasetFacts
+from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.labels import label_tensor
-from tfrtool.loading.options import Decoding, ImageSize, Rescale, image_shape
+from tfrtool.loading.options import LoadOptions, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
-from tfrtool.records.compression import Compression
+from tfrtool.records.compression import TF_TYPES, Compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_SHARDS
@@ -58,7 +59,67 @@ def _label(dataset: DatasetFacts, features: Mapping[str, Tensor]) -> Tensor:
     return tf.concat([tf.reshape(label, [-1]) for label in labels], 0)
 
 
-def check_limits(dataset: DatasetFacts, shard: AnyPath, compression: Compression) -> None:
+def reader(
+    dataset: DatasetFacts, split: Split, options: LoadOptions, workers: int = 1, worker: int = 0
+) -> Callable[[Tensor], TfDataset]:
+    """Return a function from the number of a shard to its serialized records.
+
+    Before a shard is first read, its images are checked: TensorFlow's decoders have no limits.
+    Whether a record is held out, and which worker it belongs to, depends only on its position among
+    all records of the split. Each worker has a range of them.
+    """
+    paths = tf.constant([os.fsencode(path) for path in split.shards])
+
+    def check(number: int) -> int:
+        _check_limits(dataset, split.shards[number], split.compression)
+        return number
+
+    def records_of(shard: Tensor) -> TfDataset:
+        shard = tf.ensure_shape(tf.numpy_function(check, [shard], tf.int64), [])
+        return tf.data.TFRecordDataset(paths[shard], TF_TYPES[split.compression])
+
+    if options.holdout is None and options.limit is None and workers == 1:
+        return records_of
+    held_before = np.arange(split.records + 1) * options.count_held(split.records) // split.records
+    wanted = (np.diff(held_before) > 0) == options.held_out
+    bounds = np.cumsum((0, *split.lengths))
+    if options.limit is not None:
+        wanted = _limited(wanted, bounds, options.limit)
+    chosen = np.zeros(split.records, np.bool_)
+    chosen[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
+    starts, belongs = tf.constant(bounds), tf.constant(chosen)
+    counts = tf.constant(np.diff(np.cumsum((0, *chosen))[bounds]))
+
+    def read(shard: Tensor) -> TfDataset:
+        numbered = records_of(shard).enumerate(starts[shard])
+        mine = numbered.filter(lambda number, _record: belongs[number])
+        if options.limit is not None:  # the rest of a shard is not read
+            mine = mine.take(counts[shard])
+        return mine.map(lambda _number, record: record)
+
+    return read
+
+
+def _limited(wanted: Any, bounds: Any, limit: int) -> Any:
+    """Return which records are loaded of those that are wanted: the first ones of each shard.
+
+    Each shard has a share in proportion to its wanted records.
+    """
+    before = np.cumsum((0, *wanted))
+    total = before[-1]
+    quotas = np.diff(before[bounds] * min(limit, total) // max(total, 1))
+    shards = np.repeat(np.arange(len(quotas)), np.diff(bounds))
+    ranks = before[:-1] - before[bounds[shards]]
+    return wanted & (ranks < quotas[shards])
+
+
+def split_records(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
+    """Return the serialized records of a part of a split, shard after shard."""
+    split = dataset.local_split(options.split)
+    return tf.data.Dataset.range(len(split.shards)).flat_map(reader(dataset, split, options))
+
+
+def _check_limits(dataset: DatasetFacts, shard: AnyPath, compression: Compression) -> None:
     """Raise `ValueError` if an image of a shard is over the limits and must not be decoded.
 
     TensorFlow's decoders have no limits. To ask for each image from the graph takes as long as
@@ -185,13 +246,7 @@ def as_channels(image: Tensor, channels: int) -> Tensor:
 
 
 def decoder(
-    dataset: DatasetFacts,
-    image_size: ImageSize,
-    decoding: Decoding = "exact",
-    channels: int = _RGB,
-    *,
-    floats: bool = False,
-    parsed: bool = False,
+    dataset: DatasetFacts, options: LoadOptions, *, floats: bool = False, parsed: bool = False
 ) -> Callable[[Any], Batch]:
     """Return a function from a serialized record, string [], to an image and its label.
 
@@ -199,7 +254,7 @@ def decoder(
     with ``floats`` it is float32 from 0 to 255, as in published pipelines. Labels and ``parsed``
     are those of `record_decoder`.
     """
-    size, decode_full = image_shape(image_size)[:2], record_decoder(dataset, parsed=parsed)
+    size, decode_full = options.shape[:2], record_decoder(dataset, parsed=parsed)
     parse = _as_parsed if parsed else parser(dataset)
 
     def resize(image: Tensor) -> Tensor:
@@ -207,7 +262,7 @@ def decoder(
         return rounded(tf.image.resize(tf.cast(image, tf.float32), size))
 
     def decode(record: Any) -> Batch:
-        if decoding == "fast" and not (dataset.image_form.size or dataset.decode_function):
+        if options.decode == "fast" and not (dataset.image_form.size or dataset.decode_function):
             features = parse(record)
             image = _fast_image(dataset, features, size, resize)
             label = _label(dataset, features)
@@ -217,7 +272,7 @@ def decoder(
                 image = tf.cast(tf.image.resize(image, size), tf.float32)
             elif image.shape[:2] != size:  # no pixel of an image that has the size changes
                 image = resize(image)
-        return as_channels(image, channels), label
+        return as_channels(image, options.channels), label
 
     return decode
 

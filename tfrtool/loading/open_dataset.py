@@ -446,7 +446,7 @@ class _ClassLabels:
 
         Without names in the metadata, they are the numbers up to the highest label of all records.
         """
-        from tfrtool.loading.pipeline import split_records
+        from tfrtool.loading.decoding import split_records
 
         if width is not None:
             classes = names or [*map(str, range(width))]

@@ -1,22 +1,20 @@
 """From shards to batches: interleave, map, cache, shuffle, batch, augment, rescale, prefetch."""
 
 import math
-import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tfrtool.engines.pool import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import as_augment, augmenter, mixer
-from tfrtool.loading.dataset_facts import DatasetFacts, Split
-from tfrtool.loading.decoding import check_limits, decoder, parser, rescaler, zero_pixel
+from tfrtool.loading.dataset_facts import DatasetFacts
+from tfrtool.loading.decoding import decoder, parser, reader, rescaler, zero_pixel
 from tfrtool.loading.disk_cache import disk_cache
 from tfrtool.loading.options import LoadOptions, Rescale
 from tfrtool.loading.tensors import Batch, Tensor, TfDataset
-from tfrtool.records.compression import TF_TYPES
 
 _CYCLE = 4
 _FILLING_CYCLE = 16
@@ -50,108 +48,73 @@ def count_images(dataset: DatasetFacts, options: LoadOptions) -> int:
 def load(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     """Build the pipeline of a split; see `Dataset.load`."""
     # AutoGraph would compile each function in every process; none has an `if` over tensors.
-    build = tf.autograph.experimental.do_not_convert(_build)
-    batches: TfDataset = build(dataset, options)
+    build = _build if options.recipe == "tfrtool" else _published
+    build = tf.autograph.experimental.do_not_convert(build)
+    batches: TfDataset = build(dataset, options, count_images(dataset, options))
     return batches
 
 
-def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
-    images, context = count_images(dataset, options), options.context
-    if options.recipe != "tfrtool":
-        if context is not None:
-            raise UsageError(f"--recipe {options.recipe} can't be distributed")
-        return _published(dataset, options, images)
-    workers, worker, replicas = 1, 0, 1
-    if context is not None:
-        workers, worker = context.num_input_pipelines, context.input_pipeline_id
-        replicas = max(context.num_replicas_in_sync // workers, 1)
-        _check_distribution(images, options.batch_size, context)
-    steps, batch_size = -(-images // options.batch_size), options.batch_size // workers
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """A pipeline with its choices made, and the functions that its steps apply."""
+
+    dataset: DatasetFacts
+    options: LoadOptions
+    images: int  # in an epoch, of all workers
+    steps: int  # in an epoch
+    workers: int
+    worker: int
+    replicas: int  # of this worker
+    shards: int
+    cycle: int  # shards read at a time
+    buffer: int  # records that are shuffled before they are decoded
+    read: Callable[[Tensor], TfDataset]
+    parse: Callable[[Tensor], Any] | None  # parses several records, where `decode` doesn't
+    decode: Callable[[Any], Batch]
+    finish: Callable[[Tensor, Batch], Batch]
+
+
+def _plan(dataset: DatasetFacts, options: LoadOptions, images: int) -> _Plan:
+    workers, worker, replicas = _share(images, options)
+    steps = -(-images // options.batch_size)
     if options.first_step >= steps:
         raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
-    split, cached = dataset.local_split(options.split), options.cache != "none"
-    parallel = {"deterministic": options.deterministic or cached}
-    read = reader(dataset, split, options, workers, worker)
-    filling = options.training and options.cache == "memory"
-    cycle = options.cycle_length or (_FILLING_CYCLE if filling else _CYCLE)
-    cycle = min(cycle, len(split.shards))
-    window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
-    at_once = options.batched_parse
-    if at_once and dataset.decode_function is not None:
+    batched = options.batched_parse is not None
+    if batched and dataset.decode_function is not None:
         raise UsageError("--loader parse cannot be used with a decoder of your own")
-    parse = parser(dataset, batched=True) if at_once else None
-    decode = decoder(
-        dataset, options.image_size, options.decode, options.channels, parsed=bool(at_once)
+    split = dataset.local_split(options.split)
+    is_filling = options.training and options.cache == "memory"
+    cycle = options.cycle_length or (_FILLING_CYCLE if is_filling else _CYCLE)
+    window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
+    return _Plan(
+        dataset=dataset,
+        options=options,
+        images=images,
+        steps=steps,
+        workers=workers,
+        worker=worker,
+        replicas=replicas,
+        shards=len(split.shards),
+        cycle=min(cycle, len(split.shards)),
+        buffer=options.shuffle_buffer or window,
+        read=reader(dataset, split, options, workers, worker),
+        parse=parser(dataset, batched=True) if batched else None,
+        decode=decoder(dataset, options, parsed=batched),
+        finish=_finisher(dataset, options, options.linear, worker),
     )
-    rescale = rescaler(options.linear) if options.linear else None
-    augment = as_augment(options.augment) if options.training else None
-    change = _augmenter(options)
-    mix = mixer(augment) if augment and augment.mixes else None
-    if mix is not None and not dataset.label_form.is_class_number:
-        raise UsageError("--augment mixup and cutmix require one class per image")
-    target = _target(dataset, options)
 
-    def decoded(epoch: Tensor) -> TfDataset:
-        """Return the images and labels of an epoch as uint8, without a cache."""
-        shards = tf.data.Dataset.range(len(split.shards))
-        if options.training:
-            shards = shards.shuffle(len(split.shards), 2 * epoch, reshuffle_each_iteration=False)
-        records = shards.interleave(
-            read, cycle, options.block_length or 1, min(cycle, cores()), **parallel
-        )
-        if options.training:  # before they are decoded, images are a sixth of the size
-            buffer = options.shuffle_buffer or window
-            records = records.shuffle(buffer, 2 * epoch + 1, reshuffle_each_iteration=False)
-        if parse is not None:
-            records = records.batch(at_once).map(parse, cores(), **parallel).unbatch()
-        return records.map(decode, options.parallel_calls or cores() * _AHEAD, **parallel)
 
-    zero = tf.constant(0, tf.int64)
-    cache, buffer = None, 1
-    if cached:
-        # On disk, the order serves runs with any seed.
-        seed = 0 if options.cache == "disk" else options.seed
-        cache = tf.data.Dataset.range(1).flat_map(_seeded(seed, lambda _: decoded(zero)))
-        buffer = options.shuffle_buffer or images
-        if options.cache == "disk":
-            most = max(1, _SHUFFLED_PIXELS // math.prod(options.shape))
-            buffer = options.shuffle_buffer or min(images, most)
-            share = len(range(worker, images, workers))
-            cache = disk_cache(dataset, options, cache, share, (workers, worker))
-        else:
-            cache = cache.cache()
+def _build(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDataset:
+    plan = _plan(dataset, options, images)
+    cache = None if options.cache == "none" else _cached(plan)
 
     def one_epoch(epoch: Tensor) -> TfDataset:
-        examples = decoded(epoch) if cache is None else cache
-        if cache is not None and options.training:
-            # The first epoch fills a cache in memory, in an order that is shuffled already.
-            size = tf.where(filling & tf.equal(epoch, 0), zero + 1, buffer)
-            examples = examples.shuffle(size, 2 * epoch + 1, reshuffle_each_iteration=False)
-        batches = examples.batch(batch_size)
-        if workers > 1:  # the last step of some may have no images
-            batches = batches.concatenate(_empty_batch(batches).repeat()).take(steps)
-        first = zero
-        if options.first_step:
-            first = tf.where(tf.equal(epoch, options.first_epoch), zero + options.first_step, zero)
-            batches = batches.skip(first)
+        examples = _decoded(plan, epoch) if cache is None else _shuffled(plan, cache, epoch)
+        return _numbered(plan, examples.batch(options.batch_size // plan.workers), epoch)
 
-        def finish(step: Tensor, batch: Batch) -> Batch:
-            pixels, labels = batch
-            labels = target(labels)
-            if change is not None:
-                seed = tf.stack([options.seed + worker * 2**32, epoch * 2**32 + step])
-                pixels = change(pixels, seed)
-                if mix is not None:
-                    pixels, labels = mix(pixels, labels, seed)
-            return pixels if rescale is None else rescale(pixels), labels
-
-        return batches.enumerate(first).map(finish, cores(), deterministic=options.deterministic)
-
-    batches = _next_epochs(options).flat_map(_seeded(options.seed, one_epoch))
-    if replicas > 1:
-        batches = batches.flat_map(lambda *batch: _parts(batch, replicas))
+    batches = _finished(plan, _each_epoch(options, one_epoch))
     prefetch = _PREFETCH if options.prefetch is None else options.prefetch
-    batches = batches.prefetch(prefetch * replicas) if prefetch else batches
+    batches = batches.prefetch(prefetch * plan.replicas) if prefetch else batches
     chosen = tf.data.Options()
     # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
     # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
@@ -162,8 +125,71 @@ def _build(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
     batches = batches.with_options(chosen)
     if options.first_step:  # the next iterator, if there is one, has whole epochs
         return batches
-    count = steps * options.epochs * replicas
+    count = plan.steps * options.epochs * plan.replicas
     return batches.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def _decoded(plan: _Plan, epoch: Tensor) -> TfDataset:
+    """Return the images and labels of an epoch as uint8, without a cache."""
+    options, cycle, block = plan.options, plan.cycle, plan.options.block_length or 1
+    parallel = {"deterministic": options.deterministic or options.cache != "none"}
+    shards = tf.data.Dataset.range(plan.shards)
+    if options.training:
+        shards = shards.shuffle(plan.shards, 2 * epoch, reshuffle_each_iteration=False)
+    records = shards.interleave(plan.read, cycle, block, min(cycle, cores()), **parallel)
+    if options.training:  # before they are decoded, images are a sixth of the size
+        records = records.shuffle(plan.buffer, 2 * epoch + 1, reshuffle_each_iteration=False)
+    if plan.parse is not None:
+        records = records.batch(options.batched_parse).map(plan.parse, cores(), **parallel)
+        records = records.unbatch()
+    return records.map(plan.decode, options.parallel_calls or cores() * _AHEAD, **parallel)
+
+
+def _cached(plan: _Plan) -> TfDataset:
+    """Return the images and labels of the first epoch, from a cache in memory or on disk."""
+    options, first = plan.options, tf.constant(0, tf.int64)
+    # On disk, the order serves runs with any seed.
+    seed = 0 if options.cache == "disk" else options.seed
+    examples = tf.data.Dataset.range(1).flat_map(_seeded(seed, lambda _: _decoded(plan, first)))
+    if options.cache == "memory":
+        return examples.cache()
+    count = len(range(plan.worker, plan.images, plan.workers))
+    return disk_cache(plan.dataset, options, examples, count, (plan.workers, plan.worker))
+
+
+def _shuffled(plan: _Plan, cache: TfDataset, epoch: Tensor) -> TfDataset:
+    """Return the images and labels of a cache in the order of an epoch."""
+    options, size = plan.options, plan.options.shuffle_buffer or plan.images
+    if not options.training:
+        return cache
+    if options.cache == "memory":
+        # The first epoch fills it, in an order that is shuffled already.
+        size = tf.where(tf.equal(epoch, 0), tf.constant(1, tf.int64), size)
+    elif options.shuffle_buffer is None:
+        size = min(size, max(1, _SHUFFLED_PIXELS // math.prod(options.shape)))
+    return cache.shuffle(size, 2 * epoch + 1, reshuffle_each_iteration=False)
+
+
+def _numbered(plan: _Plan, batches: TfDataset, epoch: Tensor) -> TfDataset:
+    """Return the batches of an epoch that this worker is to have, with their numbers."""
+    options, number = plan.options, epoch * 2**32
+    if plan.workers > 1:  # the last step of some may have no images
+        batches = batches.concatenate(_empty_batch(batches).repeat()).take(plan.steps)
+    if options.first_step:
+        skipped = options.first_step * tf.cast(tf.equal(epoch, options.first_epoch), tf.int64)
+        batches, number = batches.skip(skipped), number + skipped
+    return batches.enumerate(number)
+
+
+def _finished(plan: _Plan, numbered: TfDataset) -> TfDataset:
+    """Return batches as the model takes them, or the parts of them for each replica."""
+    if plan.options.training and plan.options.augment:
+        batches = numbered.map(plan.finish, cores(), deterministic=plan.options.deterministic)
+    else:  # a pass over the pixels: parallel ones would push each other out of the caches
+        batches = numbered.map(plan.finish)
+    if plan.replicas == 1:
+        return batches
+    return batches.flat_map(lambda *batch: _parts(batch, plan.replicas))
 
 
 def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDataset:
@@ -173,16 +199,15 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     decodes on all cores, caches in memory, shuffles 1,024 images and prefetches, as many as
     TensorFlow tunes.
     """
+    if options.context is not None:
+        raise UsageError(f"--recipe {options.recipe} can't be distributed")
     split, naive = dataset.local_split(options.split), options.recipe == "naive"
-    decode = decoder(dataset, options.image_size, channels=options.channels, floats=True)
-    rescale, target = rescaler(options.linear or _UNCHANGED), _target(dataset, options)
-    change = _augmenter(options)
-
-    def rescaled(pixels: Tensor, labels: Tensor) -> Batch:
-        return rescale(pixels), target(labels)
+    decode = decoder(dataset, options, floats=True)
+    finish = _finisher(dataset, options, options.linear or _UNCHANGED)
+    augments = options.training and options.augment is not None
 
     def decode_one(record: Tensor) -> Batch:
-        return decode(record) if change else rescaled(*decode(record))
+        return decode(record) if augments else finish(tf.constant(0), decode(record))
 
     shards, tuned = tf.data.Dataset.range(len(split.shards)), None if naive else tf.data.AUTOTUNE
     read = reader(dataset, split, options)
@@ -193,17 +218,9 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
         if options.training:
             examples = examples.shuffle(min(_SHUFFLE, images), options.seed)
     batches = examples.batch(options.batch_size)
-
-    if change is not None:
-
-        def augmented(epoch: Tensor) -> TfDataset:
-            def finish(step: Tensor, batch: Batch) -> Batch:
-                seed = tf.stack([tf.constant(options.seed, tf.int64), epoch * 2**32 + step])
-                return rescaled(change(batch[0], seed), batch[1])
-
-            return examples.batch(options.batch_size).enumerate().map(finish)
-
-        batches = _next_epochs(options).flat_map(augmented)
+    if augments:
+        numbered = _each_epoch(options, lambda epoch: batches.enumerate(epoch * 2**32))
+        batches = numbered.map(finish)
     elif options.epochs > 1:
         batches = batches.repeat(options.epochs)
     batches = batches if naive else batches.prefetch(tf.data.AUTOTUNE)
@@ -211,13 +228,28 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
     return batches.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def _augmenter(options: LoadOptions) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """Return what changes the images of a batch by a seed, if anything does."""
+def _finisher(
+    dataset: DatasetFacts, options: LoadOptions, rescale: Rescale | None, worker: int = 0
+) -> Callable[[Tensor, Batch], Batch]:
+    """Return a function from a batch and its number to what a model takes."""
     augment = as_augment(options.augment) if options.training else None
-    if augment is None:
-        return None
-    rescale = options.linear if augment.needs_mean else None
-    return augmenter(augment, None if rescale is None else zero_pixel(rescale))
+    zero = zero_pixel(options.linear) if options.linear and augment and augment.needs_mean else None
+    change = augmenter(augment, zero) if augment else None
+    mix = mixer(augment) if augment and augment.mixes else None
+    if mix is not None and not dataset.label_form.is_class_number:
+        raise UsageError("--augment mixup and cutmix require one class per image")
+    scaled, target = rescaler(rescale) if rescale else None, _target(dataset, options)
+
+    def finish(number: Tensor, batch: Batch) -> Batch:
+        pixels, labels = batch[0], target(batch[1])
+        if change is not None:
+            seed = tf.stack([tf.constant(options.seed + worker * 2**32, tf.int64), number])
+            pixels = change(pixels, seed)
+            if mix is not None:
+                pixels, labels = mix(pixels, labels, seed)
+        return pixels if scaled is None else scaled(pixels), labels
+
+    return finish
 
 
 def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:
@@ -229,20 +261,27 @@ def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], T
     return lambda labels: labels
 
 
-def _next_epochs(options: LoadOptions) -> TfDataset:
-    """Return the numbers of the epochs of an iterator: each goes on where the last one ended."""
+def _each_epoch(options: LoadOptions, one_epoch: Callable[[Tensor], TfDataset]) -> TfDataset:
+    """Return the batches of all epochs of an iterator: each goes on where the last one ended."""
     with tf.device("CPU:0"):  # where all of tf.data is
         iterators = tf.Variable(0, dtype=tf.int64, trainable=False)
+    seeded = _seeded(options.seed, one_epoch)
 
-    def numbers(_: Tensor) -> TfDataset:
+    def start() -> Tensor:
         # One operation reads and counts: iterators may begin in several threads.
         earlier = tf.raw_ops.ResourceCountUpTo(
             resource=iterators.handle, limit=tf.int64.max, T=tf.int64
         )
-        start = options.first_epoch + earlier * options.epochs
-        return tf.data.Dataset.range(start, start + options.epochs)
+        return options.first_epoch + earlier * options.epochs
 
-    return tf.data.Dataset.range(1).flat_map(numbers)
+    def numbers(_: Tensor) -> TfDataset:
+        first = start()
+        return tf.data.Dataset.range(first, first + options.epochs)
+
+    iterator = tf.data.Dataset.range(1)
+    if options.epochs == 1:  # as `fit` has it: each iterator prepares its functions again
+        return iterator.flat_map(lambda _: seeded(start()))
+    return iterator.flat_map(numbers).flat_map(seeded)
 
 
 def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor], TfDataset]:
@@ -256,76 +295,11 @@ def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor]
     return seeded
 
 
-def reader(
-    dataset: DatasetFacts,
-    split: Split,
-    options: LoadOptions,
-    workers: int = 1,
-    worker: int = 0,
-) -> Callable[[Tensor], TfDataset]:
-    """Return a function from the number of a shard to its serialized records.
-
-    Before a shard is first read, its images are checked: TensorFlow's decoders have no limits.
-    Whether a record is held out, and which worker it belongs to, depends only on its position among
-    all records of the split. Each worker has a range of them.
-    """
-    paths = tf.constant([os.fsencode(path) for path in split.shards])
-    compression = TF_TYPES[split.compression]
-
-    def check(number: int) -> int:
-        check_limits(dataset, split.shards[number], split.compression)
-        return number
-
-    def records_of(shard: Tensor) -> TfDataset:
-        shard = tf.ensure_shape(tf.numpy_function(check, [shard], tf.int64), [])
-        return tf.data.TFRecordDataset(paths[shard], compression)
-
-    if options.holdout is None and options.limit is None and workers == 1:
-        return records_of
-    wanted = np.ones(split.records, np.bool_)
-    if options.holdout is not None:
-        held_before = np.arange(split.records + 1) * options.count_held(split.records)
-        held_before //= split.records
-        wanted = (held_before[1:] > held_before[:-1]) == options.held_out
-    bounds = np.cumsum((0, *split.lengths))
-    if options.limit is not None:
-        wanted = _limited(wanted, bounds, options.limit)
-    chosen = np.zeros(split.records, np.bool_)
-    chosen[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
-    ends, belongs = tf.constant(bounds), tf.constant(chosen)
-    counts = tf.constant(np.diff(np.cumsum((0, *chosen))[bounds]))
-
-    def read(shard: Tensor) -> TfDataset:
-        records = records_of(shard)
-        mine = tf.data.Dataset.from_tensor_slices(belongs[ends[shard] : ends[shard + 1]])
-        both = tf.data.Dataset.zip(records, mine).filter(lambda _record, mine: mine)
-        if options.limit is not None:  # the rest of a shard is not read
-            both = both.take(counts[shard])
-        return both.map(lambda record, _mine: record)
-
-    return read
-
-
-def _limited(wanted: Any, bounds: Any, limit: int) -> Any:
-    """Return which records are loaded of those that are wanted: the first ones of each shard.
-
-    Each shard has a share in proportion to its wanted records.
-    """
-    before = np.cumsum((0, *wanted))
-    total = before[-1]
-    quotas = np.diff(before[bounds] * min(limit, total) // max(total, 1))
-    shards = np.repeat(np.arange(len(quotas)), np.diff(bounds))
-    ranks = before[:-1] - before[bounds[shards]]
-    return wanted & (ranks < quotas[shards])
-
-
-def split_records(dataset: DatasetFacts, options: LoadOptions) -> TfDataset:
-    """Return the serialized records of a part of a split, shard after shard."""
-    split = dataset.local_split(options.split)
-    return tf.data.Dataset.range(len(split.shards)).flat_map(reader(dataset, split, options))
-
-
-def _check_distribution(images: int, batch_size: int, context: Any) -> None:
+def _share(images: int, options: LoadOptions) -> tuple[int, int, int]:
+    """Return the number of workers, which of them this is, and how many replicas it has."""
+    context, batch_size = options.context, options.batch_size
+    if context is None:
+        return 1, 0, 1
     count, replicas = context.num_input_pipelines, context.num_replicas_in_sync
     if images < count or batch_size < replicas or batch_size % count:
         multiple = f" that is a multiple of {count}" if count > 1 else ""
@@ -333,6 +307,7 @@ def _check_distribution(images: int, batch_size: int, context: Any) -> None:
             f"{images} images can't be distributed in batches of {batch_size}",
             expected=f"at least {count} images, and a batch size of at least {replicas}{multiple}",
         )
+    return count, context.input_pipeline_id, max(replicas // count, 1)
 
 
 def _parts(batch: Batch, replicas: int) -> TfDataset:
@@ -348,7 +323,5 @@ def _parts(batch: Batch, replicas: int) -> TfDataset:
 
 def _empty_batch(batches: TfDataset) -> TfDataset:
     """Return a dataset of one batch like the others, without images."""
-    nothing = tf.nest.map_structure(
-        lambda spec: tf.zeros([0, *spec.shape[1:]], spec.dtype), batches.element_spec
-    )
-    return tf.data.Dataset.from_tensors(nothing)
+    nothing = [tf.zeros([0, *spec.shape[1:]], spec.dtype) for spec in batches.element_spec]
+    return tf.data.Dataset.from_tensors(tuple(nothing))

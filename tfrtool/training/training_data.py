@@ -14,11 +14,11 @@ from tfrtool.errors import DatasetError, UsageError, human_count, printable, som
 from tfrtool.loading.cache import CachePlan, CacheRequest, available_memory, free_disk, plan_cache
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
-from tfrtool.loading.decoding import record_decoder, standard_rescale
+from tfrtool.loading.decoding import record_decoder, split_records, standard_rescale
 from tfrtool.loading.disk_cache import cache_directory, has_disk_cache
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
-from tfrtool.loading.pipeline import count_images, load, split_records
+from tfrtool.loading.pipeline import count_images, load
 from tfrtool.storage.progress import OnProgress, activity
 from tfrtool.training.models import smallest_valid_side
 from tfrtool.training.tasks import TASKS
