@@ -28,13 +28,6 @@ class EpochMeter:
         """Forget the epoch before."""
         self.start, self.waited = time.perf_counter(), 0.0
         self.scores = [EpochScores(count) for count in self._images] if self._is_ranked else []
-        self._sums = [[0.0, 0.0, 0.0] for _ in self._images]
-
-    def mean(self, part: int, loss: float, accuracy: float, images: float) -> dict[str, float]:
-        """Add the means of a step; return those of the epoch so far."""
-        sums = self._sums[part]
-        sums[:] = sums[0] + loss * images, sums[1] + accuracy * images, sums[2] + images
-        return {"loss": sums[0] / sums[2], "accuracy": sums[1] / sums[2]}
 
     def batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches of an iterator."""

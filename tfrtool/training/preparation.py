@@ -13,7 +13,7 @@ from tfrtool.loading.options import Rescale
 from tfrtool.storage.arguments import option_name
 from tfrtool.storage.progress import activity
 from tfrtool.training.checkpoint import RunState, crc_of, read_state, restore, values_of
-from tfrtool.training.fitting import MeasuredModel, compile_model, needs_vectors
+from tfrtool.training.fitting import EpochMeter, MeasuredModel, compile_model, needs_vectors
 from tfrtool.training.input_scaling import find_scaling_layer
 from tfrtool.training.models import (
     UNSCALED,
@@ -247,6 +247,7 @@ def _compile(
     steps = data.steps[0] * options.epochs
     kind = MirroredModel if devices.several else MeasuredModel
     model = kind(inputs, outputs, name=name)
+    model.meter = EpochMeter(data.images, task)
     with devices.strategy.scope():
         optimizer = _make_optimizer(options, steps, compiled.get("optimizer"))
         optimizer.build(trained.trainable_variables)

@@ -30,7 +30,6 @@ from tfrtool.training.callbacks import (
 )
 from tfrtool.training.checkpoint import CHECKPOINT, assign_values, has_checkpoint, values_of
 from tfrtool.training.exporting import EXPORT_FILES, Exported, export_model
-from tfrtool.training.fitting import EpochMeter
 from tfrtool.training.frozen_features import BASE_BATCH, extract_features, feature_batches, freeze
 from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.preparation import Run, prepare
@@ -87,7 +86,7 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
     options, data, before = run.options, run.data, run.state.epochs
     if is_over(before, options):
         return before, run.best_weights
-    run.model.meter = EpochMeter(data.images, data.dataset.task)
+    run.model.meter.begin_epoch()
     reports = EpochReports(run)
     checkpoints = Checkpoints(run, reports)
     with contextlib.ExitStack() as stack:
