@@ -184,6 +184,12 @@ class MultiLabel(_ClassTask):
     tally = MultiLabelTally
     plan_text = "{count} ({names}), multi-label: sigmoid and binary cross-entropy"
 
+    def check_training(self, options: "TrainOptions", dataset: "DatasetFacts") -> None:
+        """Raise an error if options can't be used, or there are too few classes."""
+        if options.balance_classes:
+            raise UsageError("--balance-classes requires one class per image")
+        super().check_training(options, dataset)
+
     def losses(self, labels: Any, scores: Any, smoothing: float = 0.0) -> Any:
         """Return the loss of each image, the mean over the classes."""
         return keras.losses.binary_crossentropy(labels, scores, label_smoothing=smoothing)

@@ -212,8 +212,6 @@ def balanced_weights(data: TrainingData) -> dict[str, float]:
     Classes without images are not counted, and weigh 0.
     """
     dataset, part = data.dataset, data.training
-    if not dataset.label_form.is_class_number:
-        raise UsageError("--balance-classes requires one class per image")
     decode = record_decoder(dataset)  # TensorFlow leaves out the pixels, which nothing needs
     labels = split_records(dataset, part).map(
         lambda record: decode(record)[1], tf.data.AUTOTUNE, deterministic=False
