@@ -507,7 +507,7 @@ ELSEWHERE = {
     "rename the file": "tests/view/test_live.py has such a name",
     "pass {} again": "tests/cli/test_train.py has a model that is code",
     "to decode the images again": "tests/loading/test_disk_cache.py deletes one",
-    "use a pattern for one folder": "tests/loading/test_dataset.py has such patterns",
+    "use shards in one folder": "tests/loading/test_dataset.py has such patterns",
     "move them away": "tests/training/test_exporting.py has some",
     "delete it and pass all options": "tests/cli/test_train.py has such records",
     "pass the directory of a dataset": "tests/cli/test_train.py",

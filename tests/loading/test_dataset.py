@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign, write_pets
 from tests.more import more
 from tests.photos import image_bytes
@@ -72,6 +73,30 @@ def test_a_pattern_of_shards(
     assert json.loads(capfd.readouterr().out.splitlines()[-1])["images"] == 3
     with pytest.raises(ShardError, match=r"nothing\*"):
         open_dataset("d/nothing*")
+
+
+def test_a_list_of_shards(tmp_path: Path) -> None:
+    """Files are opened, trained and evaluated on as one dataset, and verified without others."""
+    folder = write_foreign(tmp_path / "d", [[image_payload(n) for n in (0, 1, 1)]] * 3)
+    *files, other = sorted(folder.iterdir())
+    flip_bit(other, 0)
+    dataset = open_dataset(files)
+    assert (dataset.directory, dataset.split("train").shards) == (folder, tuple(files))
+    assert [shard.path for shard in dataset.verify().shards] == files
+    words: dict[str, Any] = {"model": "cnn", "image_size": 32, "trainable": "head"}
+    words["out"] = tmp_path / "run"
+    assert tfrtool.train(map(str, files), **words, epochs=1).plan.train_images == 6
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["dataset"] == [str(file) for file in files]
+    with pytest.raises(UsageError, match="pass DATASET again"):
+        tfrtool.train(out=words["out"], resume=True)
+    report = tfrtool.train(dataset, out=words["out"], resume=True, epochs=2)
+    assert [epoch.epoch for epoch in report.epochs] == [1, 2]
+    assert tfrtool.evaluate(words["out"], files[:1]).images == 3
+    with pytest.raises(UsageError, match="Dataset"):
+        tfrtool.inspect_dataset(dataset)
+    with pytest.raises(UsageError, match="empty"):
+        open_dataset([])
 
 
 def test_compressed_shards(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tfrtool.loading.cache import CacheRequest, available_memory, own_memory, pl
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import BenchOptions, LoadOptions
+from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.json_values import to_json_values
@@ -206,14 +207,14 @@ class BenchReport:
 
 
 @takes(BenchOptions)
-def bench(path: str | os.PathLike[str], options: BenchOptions) -> BenchReport:
+def bench(path: Paths, options: BenchOptions) -> BenchReport:
     """Benchmark the data loader on a dataset against published pipelines.
 
     Each measurement runs in its own process, so that they do not influence each other. Remote
     shards are downloaded first.
 
     Args:
-        path: dataset directory.
+        path: dataset directory, glob pattern of shards, or a list of their files.
 
     Raises:
         UsageError: the dataset has no such split, or a number is out of range.

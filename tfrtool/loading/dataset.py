@@ -23,7 +23,7 @@ class Dataset(DatasetFacts):
     """A directory of shards on which an image classifier can be trained.
 
     Attributes:
-        directory: path of the directory; of a glob pattern, that of all shards.
+        directory: path of the directory; of a glob pattern or files, that of all shards.
         name: name of the dataset.
         splits: splits by name.
         image_feature: feature that contains the images.
@@ -33,7 +33,7 @@ class Dataset(DatasetFacts):
         shard_cache: cache for remote shards, or None if the shards are local.
         empty_splits: names of splits whose shards have no records.
         unlabeled_splits: names of splits none of whose records has a label.
-        pattern: glob pattern of the shards, or None if a directory was opened.
+        pattern: glob pattern of the shards, or their files, or None if a directory was opened.
         objects: features that describe objects in the images, which classifiers ignore.
         decode: the function that decodes records, or its name, if it isn't tfrtool's own.
     """
@@ -67,7 +67,7 @@ class Dataset(DatasetFacts):
         """Verify every record and the completeness of the dataset; see `tfrtool.verify`."""
         from tfrtool.inspection.verify.verify import verify
 
-        return verify(self, **vars(options))
+        return verify(self.source, **vars(options))
 
     def drop_corrupt(
         self,

@@ -74,17 +74,19 @@ class DatasetFacts(Shown):
     shard_cache: ShardCache | None = None
     empty_splits: tuple[str, ...] = ()
     unlabeled_splits: tuple[str, ...] = ()
-    pattern: AnyPath | None = None
+    pattern: AnyPath | tuple[AnyPath, ...] | None = None
     objects: tuple[str, ...] = ()
     decode: str | Callable[[Any], Any] | None = None
 
     def __fspath__(self) -> str:
         """Return what was opened, so that a dataset can be used in place of its path."""
+        if isinstance(self.source, tuple):
+            raise TypeError("a dataset of several files has no single path")
         return os.fspath(self.source)
 
     @property
-    def source(self) -> AnyPath:
-        """Return the directory, or the glob pattern of the shards."""
+    def source(self) -> AnyPath | tuple[AnyPath, ...]:
+        """Return the directory, or the glob pattern or the files of the shards."""
         return self.directory if self.pattern is None else self.pattern
 
     @property
@@ -217,13 +219,13 @@ _UNNAMED, _OTHERS = "train", "all"
 """The split of shards whose names have none; the second if other shards are called "train"."""
 
 
-def split_files(source: AnyPath) -> dict[str, SplitFiles]:
-    """Return the files of each split of a directory or a glob pattern of shards.
+def split_files(source: AnyPath | tuple[AnyPath, ...]) -> dict[str, SplitFiles]:
+    """Return the files of each split of a directory, a glob pattern or a list of shards.
 
     It is a `DatasetError` if it isn't clear which belong together.
     """
     files = find_files(source)
-    if files.info is None:
+    if files.info is None and not isinstance(source, tuple):  # listed files belong together
         for conflicting in find_conflicts(files.sets):
             raise DatasetError(
                 "the names of the shards disagree on how many there are",

@@ -53,7 +53,7 @@ from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shard_sets import check_dataset_name
 from tfrtool.records.shards import Shard, find_folders, find_shards, is_pattern
-from tfrtool.storage.arguments import as_path
+from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.extras import require_tensorflow
 from tfrtool.storage.json_files import read_json, reading_metadata
@@ -69,8 +69,8 @@ _SHOWN = 6
 
 
 @takes(OpenOptions)
-def open_dataset(path: str | os.PathLike[str], options: OpenOptions) -> Dataset:
-    """Open a directory of shards as a dataset for training.
+def open_dataset(path: Paths, options: OpenOptions) -> Dataset:
+    """Open a directory of shards, or some shards, as a dataset for training.
 
     TFDS metadata is used if it exists, and compared with the files: a missing shard, or one with
     another number of records, is an error. Without metadata, splits are detected from file names,
@@ -86,7 +86,7 @@ def open_dataset(path: str | os.PathLike[str], options: OpenOptions) -> Dataset:
 
     Args:
         path: directory with the shards, with versions of the dataset, or with one directory per
-            split; or a glob pattern of shards.
+            split; or a glob pattern of shards, or a list of their files.
 
     Raises:
         UsageError: a feature or function does not exist, or the function returns something else.
@@ -110,7 +110,7 @@ def opened(dataset: Any, options: FeatureOptions) -> Dataset:
     return dataset
 
 
-def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) -> Dataset:
+def _open(path: Paths, options: FeatureOptions, *, skip: bool) -> Dataset:
     shard_cache, decode_function = options.shard_cache, options.decode_function
     (root, pattern), cache = _located(path), None
     if isinstance(root, RemotePath):
@@ -145,17 +145,24 @@ def _open(path: str | os.PathLike[str], options: FeatureOptions, *, skip: bool) 
         return _with_features(dataset, info, options, skip)
 
 
-def _located(path: str | os.PathLike[str]) -> tuple[AnyPath, AnyPath | None]:
-    """Return the directory of a dataset, and the glob pattern if its shards are named by one."""
-    if not is_pattern(path):
-        return find_folders(path).root, None
-    pattern = as_path(path)
-    folders = {shard.parent for shard in find_shards(pattern)}
+def _located(path: Paths) -> tuple[AnyPath, AnyPath | tuple[AnyPath, ...] | None]:
+    """Return the directory of a dataset, and the pattern or the files if these were passed."""
+    pattern: AnyPath | tuple[AnyPath, ...]
+    if isinstance(path, str | os.PathLike):
+        if not is_pattern(path):
+            return find_folders(path).root, None
+        pattern = as_path(path)
+        shards = find_shards(pattern)
+    else:
+        pattern = shards = find_shards(as_paths(path))
+    if not shards:
+        raise UsageError("no shards: the list of files is empty")
+    folders = {shard.parent for shard in shards}
     if len(folders) == 1:
         return folders.pop(), pattern
-    if isinstance(pattern, RemotePath):
-        what = "the pattern matches shards in several folders of a store"
-        raise DatasetError(what, path=pattern, hint="use a pattern for one folder")
+    if any(isinstance(folder, RemotePath) for folder in folders):
+        what = "the shards are in several folders of a store"
+        raise DatasetError(what, path=shards[0], hint="use shards in one folder")
     return Path(os.path.commonpath(folders)), pattern
 
 

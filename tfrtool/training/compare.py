@@ -68,7 +68,7 @@ def compare_recipes(
         if name != NO_FEATURES or cache == "features"
     }
     measured, skipped = measure_in_turn(
-        options.location,
+        options.locations[0],
         tasks,
         options.compare_rounds,
         warm_up=_load_libraries,

@@ -26,6 +26,7 @@ from tfrtool.loading.dataset_facts import Split
 from tfrtool.loading.labels import Task
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import PathLike
+from tfrtool.storage.arguments import Paths
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import Progress, activity
@@ -147,7 +148,7 @@ class EvaluationReport:
 
 @takes(EvaluateOptions)
 def evaluate(
-    model: SavedModel | PathLike, dataset: PathLike | Dataset, options: EvaluateOptions
+    model: SavedModel | PathLike, dataset: Paths | Dataset, options: EvaluateOptions
 ) -> EvaluationReport:
     """Evaluate a model: ``tfrtool.evaluate("run", "shards", out="evaluation")``.
 
@@ -156,8 +157,8 @@ def evaluate(
 
     Args:
         model: result of `load_model`, path of a model file, or directory of a run.
-        dataset: dataset directory, or an open dataset. Its classes are matched with those of the
-            model by name.
+        dataset: dataset directory, shards, or an open dataset. Its classes are matched with those
+            of the model by name.
 
     Raises:
         UsageError: the split does not exist, the dataset has classes that the model does not know,
@@ -208,7 +209,7 @@ def evaluate(
 
 
 def _open_both(
-    model: SavedModel | PathLike, dataset: PathLike | Dataset, options: EvaluateOptions
+    model: SavedModel | PathLike, dataset: Paths | Dataset, options: EvaluateOptions
 ) -> tuple[SavedModel, Dataset]:
     """Load the model and open the dataset: the first that says what the other is about."""
     opening = activity("opening the dataset")

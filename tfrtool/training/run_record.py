@@ -75,7 +75,7 @@ def run_record(
     values = options.to_json_values()
     if options.weights not in (None, IMAGENET, NO_WEIGHTS):
         values["weights"] = str(as_path(str(options.weights)).absolute())
-    path = options.location
+    paths = [str(path.absolute()) for path in options.locations]
     gpus = [one.name for one in tf.config.list_physical_devices("GPU")]
     changed: dict[str, Any] = {}
     if compiled:
@@ -87,7 +87,7 @@ def run_record(
         }
         changed |= {} if loss is None else {"loss": loss_name(loss)}
     return {
-        "dataset": str(path.absolute()),
+        "dataset": paths if isinstance(options.source, tuple) else paths[0],
         "dataset_digest": digest,
         "options": values,
         "effective": {
@@ -157,8 +157,16 @@ def resumed(dataset: Any = None, **passed: Any) -> TrainOptions:
 def _untrusted(recorded: TrainOptions, out: Path) -> list[str]:
     """Return the recorded options that are code, or paths outside the directory of the run."""
     code = {"model": is_own(recorded.model_name), "decode_function": recorded.decode_function}
-    names = [name for name in _PATHS if not _is_below(getattr(recorded, name), out)]
+    names = [
+        name
+        for name in _PATHS
+        if not all(_is_below(one, out) for one in _as_tuple(getattr(recorded, name)))
+    ]
     return names + [name for name, is_code in code.items() if is_code]
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _is_below(location: Any, out: Path) -> bool:
@@ -198,7 +206,7 @@ def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
         for name, value in recorded.items():
             if name != "dataset" and name not in _DECLARED:
                 raise TypeError(f"option {printable(name)[:100]!r} is unknown to this version")
-            allowed = {str} if name == "dataset" else _json_types(*_DECLARED[name])
+            allowed = {str, list} if name == "dataset" else _json_types(*_DECLARED[name])
             if not (type(value) in allowed or (type(value) is int and float in allowed)):
                 raise TypeError(f"{printable(name)[:100]} has the wrong type")
         return TrainOptions(**recorded, out=path.parent)

@@ -15,9 +15,10 @@ def train(options: TrainOptions) -> TrainReport:
     """Train an image classifier on a dataset: ``tfrtool.train("shards", model="cnn")``.
 
     Args:
-        dataset: dataset directory, or an open dataset. None to take the one in ``run.json`` of a
-            run that is resumed, if it is below the directory of the run. Every other option that is
-            not passed is read from that record, too, but no code and no path outside the directory.
+        dataset: dataset directory, glob pattern or list of shards, or an open dataset. None to
+            take the one in ``run.json`` of a run that is resumed, if it is below the directory of
+            the run. Every other option that is not passed is read from that record, too, but no
+            code and no path outside the directory.
 
     Returns:
         The settings of the run and the result of each epoch.

@@ -25,7 +25,9 @@ from tfrtool.loading.options import (
     size_text,
 )
 from tfrtool.storage.arguments import (
+    Paths,
     as_path,
+    as_paths,
     parse_path_fields,
 )
 from tfrtool.storage.progress import OnProgress, no_progress
@@ -446,8 +448,11 @@ class TrainOptions(OpenOptions, PipelineOptions):
                 expected="a name, a function of image size and number of classes, or a keras.Model",
                 found=type(self.model).__name__,
             )
-        if isinstance(self.dataset, str | os.PathLike) and not hasattr(self.dataset, "directory"):
-            assign("dataset", as_path(self.dataset))
+        if not hasattr(self.dataset, "directory"):  # an open one stays
+            if isinstance(self.dataset, str | os.PathLike):
+                assign("dataset", as_path(self.dataset))
+            elif self.dataset is not None:
+                assign("dataset", as_paths(self.dataset))
         if self.image_size is not None:
             assign("image_size", as_image_size(self.image_size, "--image-size"))
         if str(self.strategy) == "multi-worker":  # an earlier choice
@@ -466,9 +471,15 @@ class TrainOptions(OpenOptions, PipelineOptions):
             raise UsageError("invalid --trainable ''", expected="auto, head, all or a layer")
 
     @property
-    def location(self) -> AnyPath:
-        """Path of the dataset."""
-        return as_path(self.dataset)
+    def locations(self) -> tuple[AnyPath, ...]:
+        """Path of the dataset, or of its files."""
+        return as_paths(self.source)
+
+    @property
+    def source(self) -> Paths:
+        """What is opened: a directory, a glob pattern, or files."""
+        source: Paths = getattr(self.dataset, "source", self.dataset)
+        return source
 
     @property
     def model_name(self) -> str:

@@ -62,7 +62,9 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     # Before TensorFlow starts, so that wrong options are reported at once.
     options = resumed(dataset, **passed)
     check_backend()
-    path = resolve_dataset(str(options.dataset))
+    path = options.dataset
+    if not isinstance(path, tuple):  # files in the record of a run
+        path = resolve_dataset(str(path))
     train = _load_training()
     plans: list[TrainPlan] = []
     epochs: list[EpochReport] = []
