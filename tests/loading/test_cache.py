@@ -72,6 +72,7 @@ def test_cache_is_a_byte_a_channel_and_little_more() -> None:
         ({"base_frozen": True, "augmented": True}, MEMORY),
         ({"base_frozen": True, "free_memory": 200_000_000}, DISK),
         ({"base_frozen": True, "feature_size": 7 * 7 * 1280 * 4}, MEMORY),
+        ({"augmented": True, "before_resize": True, "on_disk": True}, NONE),
         ({"on_disk": True}, DISK),
         ({"on_disk": True, "epochs": 1}, DISK),
         ({"on_disk": True, "free_disk": 0, "free_memory": 0}, DISK),

@@ -165,6 +165,7 @@ def test_mixed_images(few: Path, tmp_path: Path) -> None:
     [
         ({"augment": "mixup=1", "recipe": "naive"}, "mixup and cutmix require --recipe tfrtool"),
         ({"augment": "mixup"}, "invalid --augment 'mixup': expected mixup=ALPHA, above 0"),
+        ({"augment": "hue=0.1:before-resize", "cache": "memory"}, "before-resize requires"),
         ({"augment": "cutout=4:dataset-mean"}, "with dataset-mean requires --rescale dataset"),
         ({"show_augment": "some.jpg"}, "--show-augment requires a .png file"),
         ({"outputs": "logits"}, "requires a model of your own"),

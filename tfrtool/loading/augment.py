@@ -3,13 +3,14 @@
 Each augmentation is declared in `augmentations.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.augmentations import (
     AUGMENTATIONS,
+    BEFORE_RESIZE,
     DATASET_MEAN,
     METHOD_STREAM,
     PARTNER_STREAM,
@@ -21,6 +22,9 @@ from tfrtool.loading.augmentations import (
 from tfrtool.loading.tensors import Tensor
 
 _SPECS = {spec.name: spec for spec in AUGMENTATIONS}
+
+_Stages = tuple[list[tuple[AugmentSpec, Any]], ...]
+"""The augmentations of some stages, with their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,27 @@ class Augment:
         """Whether images and labels of a batch are mixed."""
         return bool(self.at(Stage.MIX))
 
-    def at(self, stage: Stage) -> list[tuple[AugmentSpec, Any]]:
+    def at(self, stage: Stage, *, before_resize: bool = False) -> list[tuple[AugmentSpec, Any]]:
         """Return the augmentations of a stage, with their values."""
         chosen = [(_SPECS[name], value) for name, value in self.changes]
-        return [(spec, value) for spec, value in chosen if spec.stage is stage]
+        return [
+            (spec, value)
+            for spec, value in chosen
+            if spec.stage is stage and (BEFORE_RESIZE in spec.split(value)[1]) == before_resize
+        ]
 
     @property
     def needs_mean(self) -> bool:
         """Whether the mean of the dataset covers a part of the images."""
-        return any(DATASET_MEAN in _SPECS[name].split(value)[1] for name, value in self.changes)
+        return self._has_word(DATASET_MEAN)
+
+    @property
+    def is_before_resize(self) -> bool:
+        """Whether something changes images before they are resized."""
+        return self._has_word(BEFORE_RESIZE)
+
+    def _has_word(self, word: str) -> bool:
+        return any(word in _SPECS[name].split(value)[1] for name, value in self.changes)
 
     def __str__(self) -> str:
         """Return what `parse_augment` makes this from."""
@@ -129,39 +145,72 @@ def _changed(
 
 def _check_shape(augment: Augment, shape: Any) -> None:
     height, width, channels = shape[1:]
+    _check_channels(augment.at(Stage.COLOR), channels)
     for name, value in augment.changes:
         spec = _SPECS[name]
-        if channels == 1 and spec.stage is Stage.COLOR:
-            raise UsageError(f"--augment {name} requires --channels 3")
         pixels, _ = spec.split(value)
         if spec.in_pixels and pixels >= min(height, width):
             what = f"--augment {name}={pixels} must be less than the image size"
             raise UsageError(f"{what}, {min(height, width)}")
 
 
+def _check_channels(colors: list[tuple[AugmentSpec, Any]], channels: int) -> None:
+    if colors and channels == 1:
+        raise UsageError(f"--augment {colors[0][0].name} requires --channels 3")
+
+
 def _recolor(augment: Augment, images: Tensor, seed: Tensor) -> Tensor:
     """Change light and color of each image."""
     import tensorflow as tf
 
-    light, color = augment.at(Stage.LIGHT), augment.at(Stage.COLOR)
-    if not (light or color):
+    stages = augment.at(Stage.LIGHT), augment.at(Stage.COLOR)
+    if not any(stages):
         return images
-    numbers = {
-        spec.name: Draws(seed, spec.streams, tf.shape(images)[0]).uniform(*spec.limits_of(value))
-        for spec, value in (*light, *color)
-    }
-
-    def change(image_and_numbers: Tensor) -> Tensor:
-        image, number_of = image_and_numbers
-        for stage in (light, color):
-            for spec, _ in stage:
-                image = spec.apply(image, number_of[spec.name])
-            image = tf.clip_by_value(image, 0.0, 255.0)
-        return image
-
+    numbers = _drawn(stages, seed, tf.shape(images)[0])
     images = tf.cast(images, tf.float32)
     spec = tf.TensorSpec(images.shape[1:], tf.float32)
-    return tf.map_fn(change, (images, numbers), fn_output_signature=spec)
+    return tf.map_fn(
+        lambda item: _recolored(stages, *item), (images, numbers), fn_output_signature=spec
+    )
+
+
+def early_recolorer(augment: Augment) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the function that changes light and color of an image before it is resized.
+
+    It takes an image, uint8 or float32 [h, w, channels], and a seed, int64 [2], that no other image
+    has. It returns float32.
+    """
+    import tensorflow as tf
+
+    light = augment.at(Stage.LIGHT, before_resize=True)
+    stages = light, augment.at(Stage.COLOR, before_resize=True)
+
+    def apply(image: Tensor, seed: Tensor) -> Tensor:
+        _check_channels(stages[1], image.shape[-1])
+        numbers = _drawn(stages, seed, tf.constant(1))
+        first = {name: drawn[0] for name, drawn in numbers.items()}
+        return _recolored(stages, tf.cast(image, tf.float32), first)
+
+    return apply
+
+
+def _drawn(stages: _Stages, seed: Tensor, count: Tensor) -> dict[str, Tensor]:
+    """Return a number for each image and augmentation."""
+    return {
+        spec.name: Draws(seed, spec.streams, count).uniform(*spec.limits_of(value))
+        for stage in stages
+        for spec, value in stage
+    }
+
+
+def _recolored(stages: _Stages, image: Tensor, number_of: Mapping[str, Tensor]) -> Tensor:
+    import tensorflow as tf
+
+    for stage in stages:
+        for spec, _ in stage:
+            image = spec.apply(image, number_of[spec.name])
+        image = tf.clip_by_value(image, 0.0, 255.0)
+    return image
 
 
 def mixer(augment: Augment) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -21,6 +21,8 @@ Value = bool | int | float | tuple[float | str, ...]
 
 _PIXELS = "PIXELS"
 DATASET_MEAN = "dataset-mean"
+BEFORE_RESIZE = "before-resize"
+_WHEN = (("after-resize", BEFORE_RESIZE),)
 
 _GRAY = 128
 """The middle of the range: about 0 for a model whose input is centered, as after per-channel
@@ -36,7 +38,7 @@ class Stage(enum.Enum):
     float32 [n, h, w, channels] with only n unknown. It may return float32 for uint8."""
     LIGHT = "light"
     """``apply(image, number)`` returns an image, float32 [h, w, channels], whose values may leave
-    the range. The number is drawn for each image."""
+    the range. The number is drawn for each image. A word says whether it is already resized."""
     COLOR = "color"
     """As `LIGHT`, for RGB images whose values are within the range."""
     COVER = "cover"
@@ -421,6 +423,7 @@ AUGMENTATIONS = (
         widest=(-1, 1),
         streams=(7,),
         stage=Stage.LIGHT,
+        words=_WHEN,
         apply=_brightness,
     ),
     AugmentSpec(
@@ -432,6 +435,7 @@ AUGMENTATIONS = (
         widest=(0, 10),
         streams=(8,),
         stage=Stage.LIGHT,
+        words=_WHEN,
         apply=_contrast,
     ),
     AugmentSpec(
@@ -443,6 +447,7 @@ AUGMENTATIONS = (
         widest=(0, 10),
         streams=(9,),
         stage=Stage.COLOR,
+        words=_WHEN,
         apply=_saturation,
     ),
     AugmentSpec(
@@ -454,6 +459,7 @@ AUGMENTATIONS = (
         widest=(-0.5, 0.5),
         streams=(10,),
         stage=Stage.COLOR,
+        words=_WHEN,
         apply=_hue,
     ),
     AugmentSpec(

@@ -40,6 +40,7 @@ class CacheRequest:
     recipe: Recipe = "tfrtool"
     base_frozen: bool = False  # whether images go through a base that isn't trained
     augmented: bool = False
+    before_resize: bool = False  # whether images are augmented before they are resized
     feature_size: int | None = None  # numbers that the base returns for an image
     free_memory: int | None = None  # in bytes; None if unknown
     free_disk: int | None = None  # in bytes, in the directory of the cache; None if unknown
@@ -85,6 +86,9 @@ def plan_cache(request: CacheRequest) -> CachePlan:
         notes.append("not features, because no base is frozen or images are augmented")
     if asked is not None:
         return _requested(request, asked, _KINDS[asked])
+    if request.before_resize:
+        note = "images are augmented before they are resized"
+        return CachePlan(cache="none", reason="; ".join([*notes, note]))
     if not frozen and request.on_disk:
         note = "images are on disk from an earlier run"
         return CachePlan(cache="disk", reason="; ".join([*notes, note]))

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from tfrtool.errors import DatasetError, TfrtoolError, printable
 from tfrtool.examples.example import feature_key, feature_name, parse_message
 from tfrtool.images.header import limit_problem
+from tfrtool.loading.augment import early_recolorer
 from tfrtool.loading.dataset_facts import DatasetFacts, Split
 from tfrtool.loading.labels import label_tensor
 from tfrtool.loading.options import LoadOptions, Rescale
@@ -247,13 +248,16 @@ def as_channels(image: Tensor, channels: int) -> Tensor:
 
 def decoder(
     dataset: DatasetFacts, options: LoadOptions, *, floats: bool = False, parsed: bool = False
-) -> Callable[[Any], Batch]:
+) -> Callable[..., Batch]:
     """Return a function from a serialized record, string [], to an image and its label.
 
     The image is uint8 [height, width, channels], resized as by ``tf.image.resize`` and rounded;
     with ``floats`` it is float32 from 0 to 255, as in published pipelines. Labels and ``parsed``
-    are those of `record_decoder`.
+    are those of `record_decoder`. If images are augmented before they are resized, the function
+    also takes a seed, int64 [2].
     """
+    early = options.early_augment
+    recolor = None if early is None else early_recolorer(early)
     size, decode_full = options.shape[:2], record_decoder(dataset, parsed=parsed)
     parse = _as_parsed if parsed else parser(dataset)
 
@@ -261,14 +265,16 @@ def decoder(
         # The kernel for float32 is faster by more than a float copy of a small image takes.
         return rounded(tf.image.resize(tf.cast(image, tf.float32), size))
 
-    def decode(record: Any) -> Batch:
+    def decode(record: Any, seed: Tensor = None) -> Batch:
         if options.decode == "fast" and not (dataset.image_form.size or dataset.decode_function):
             features = parse(record)
             image = _fast_image(dataset, features, size, resize)
             label = _label(dataset, features)
         else:
             image, label = decode_full(record)
-            if floats:
+            if recolor is not None:
+                image = resize(recolor(as_channels(image, options.channels), seed))
+            elif floats:
                 image = tf.cast(tf.image.resize(image, size), tf.float32)
             elif image.shape[:2] != size:  # no pixel of an image that has the size changes
                 image = resize(image)

@@ -10,6 +10,7 @@ from tfrtool.declare import Options, declared, option, option_flag
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import LARGEST_SIDE
 from tfrtool.loading.augment import Augment, as_augment, augment_help, parse_augment
+from tfrtool.loading.augmentations import BEFORE_RESIZE
 from tfrtool.storage.arguments import parse_path_fields
 from tfrtool.storage.progress import OnProgress, no_progress
 
@@ -326,11 +327,8 @@ class LoadOptions(PipelineOptions):
         if self.cache == "features":
             raise UsageError("--cache features applies to training only")
         augment = as_augment(self.augment)
-        if augment is not None and augment.mixes and self.training:
-            if not self.one_hot:
-                raise UsageError("mixup and cutmix require one_hot")
-            if self.recipe != "tfrtool":
-                raise UsageError("mixup and cutmix require --recipe tfrtool")
+        if augment is not None and self.training:
+            self._check_augment(augment)
         if self.recipe == "tfrtool":
             return
         # The published pipelines are compared, and not changed.
@@ -341,6 +339,22 @@ class LoadOptions(PipelineOptions):
             if name in refused and getattr(self, name) != option_field.default:
                 flag = option_flag(option_field, spec)
                 raise UsageError(f"{flag} cannot be used with --recipe {self.recipe}")
+
+    def _check_augment(self, augment: Augment) -> None:
+        if augment.mixes and not self.one_hot:
+            raise UsageError("mixup and cutmix require one_hot")
+        if augment.mixes and self.recipe != "tfrtool":
+            raise UsageError("mixup and cutmix require --recipe tfrtool")
+        others = self.recipe != "tfrtool", self.decode != "exact", self.cache != "none"
+        if augment.is_before_resize and any(others):
+            expected = "--recipe tfrtool, --decode exact and no cache"
+            raise UsageError(f"--augment with {BEFORE_RESIZE} requires {expected}")
+
+    @property
+    def early_augment(self) -> Augment | None:
+        """The augmentation, if it changes images before they are resized."""
+        augment = as_augment(self.augment) if self.training else None
+        return augment if augment is not None and augment.is_before_resize else None
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -70,7 +70,7 @@ class _Plan:
     buffer: int  # records that are shuffled before they are decoded
     read: Callable[[Tensor], TfDataset]
     parse: Callable[[Tensor], Any] | None  # parses several records, where `decode` doesn't
-    decode: Callable[[Any], Batch]
+    decode: Callable[..., Batch]
     finish: Callable[[Tensor, Batch], Batch]
 
 
@@ -142,7 +142,14 @@ def _decoded(plan: _Plan, epoch: Tensor) -> TfDataset:
     if plan.parse is not None:
         records = records.batch(options.batched_parse).map(plan.parse, cores(), **parallel)
         records = records.unbatch()
-    return records.map(plan.decode, options.parallel_calls or cores() * _AHEAD, **parallel)
+    calls = options.parallel_calls or cores() * _AHEAD
+    if options.early_augment is None:
+        return records.map(plan.decode, calls, **parallel)
+
+    def decode(number: Tensor, record: Tensor) -> Batch:
+        return plan.decode(record, _seed(options, plan.worker, number))
+
+    return records.enumerate(epoch * 2**32).map(decode, calls, **parallel)
 
 
 def _cached(plan: _Plan) -> TfDataset:
@@ -243,13 +250,18 @@ def _finisher(
     def finish(number: Tensor, batch: Batch) -> Batch:
         pixels, labels = batch[0], target(batch[1])
         if change is not None:
-            seed = tf.stack([tf.constant(options.seed + worker * 2**32, tf.int64), number])
+            seed = _seed(options, worker, number)
             pixels = change(pixels, seed)
             if mix is not None:
                 pixels, labels = mix(pixels, labels, seed)
         return pixels if scaled is None else scaled(pixels), labels
 
     return finish
+
+
+def _seed(options: LoadOptions, worker: int, number: Tensor) -> Tensor:
+    """Return the seed of a batch, or of a record, by its number in all epochs."""
+    return tf.stack([tf.constant(options.seed + worker * 2**32, tf.int64), number])
 
 
 def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:

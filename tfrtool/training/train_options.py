@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 from tfrtool.declare import as_choice, declared, option
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import parse_size
-from tfrtool.loading.augment import Augment
-from tfrtool.loading.augmentations import DATASET_MEAN
+from tfrtool.loading.augment import Augment, as_augment
+from tfrtool.loading.augmentations import BEFORE_RESIZE, DATASET_MEAN
 from tfrtool.loading.options import (
     ImageSize,
     LoadOptions,
@@ -430,9 +430,13 @@ class TrainOptions(OpenOptions, PipelineOptions):
                 raise UsageError("--show-augment requires a .png file", path=self.show_augment)
             if self.recipe != "tfrtool":
                 raise UsageError("--show-augment requires --recipe tfrtool")
-        needs_mean = isinstance(self.augment, Augment) and self.augment.needs_mean
-        if needs_mean and self.rescale != "dataset":
+        augment = as_augment(self.augment)
+        if augment is None:
+            return
+        if augment.needs_mean and self.rescale != "dataset":
             raise UsageError(f"--augment cutout with {DATASET_MEAN} requires --rescale dataset")
+        if augment.is_before_resize and self.cache not in (_AUTO, "none"):
+            raise UsageError(f"--augment with {BEFORE_RESIZE} requires --cache none or auto")
 
     def _parse(self) -> None:
         """Replace texts by what they stand for."""

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError, human_count, printable, some_of
+from tfrtool.loading.augment import as_augment
 from tfrtool.loading.cache import CachePlan, CacheRequest, available_memory, free_disk, plan_cache
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
@@ -184,6 +185,7 @@ def plan_run_cache(
     """
     ours = options.recipe == "tfrtool"
     directory = cache_directory(data.training)
+    augment = as_augment(options.augment)
     plan = plan_cache(
         CacheRequest(
             images=sum(data.images),
@@ -193,7 +195,8 @@ def plan_run_cache(
             asked=before or (None if options.cache == "auto" else options.cache),
             recipe=options.recipe,
             base_frozen=feature_size is not None,
-            augmented=options.augment is not None,
+            augmented=augment is not None,
+            before_resize=augment is not None and augment.is_before_resize,
             feature_size=feature_size,
             label_bytes=data.dataset.label_bytes,
             free_memory=available_memory(),
