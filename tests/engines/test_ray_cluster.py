@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -304,6 +305,18 @@ def test_a_wrong_token(dataset: Path, nodes: Nodes, tmp_path: Path) -> None:
             f"tfrtool: error: {nodes.address}: can't connect to this Ray cluster"
         )
         assert "RAY_AUTH_TOKEN_PATH" in last
+
+
+@pytest.mark.slow
+def test_another_service_at_the_address(dataset: Path) -> None:
+    """What accepts connections but isn't Ray is an error that names the address, and soon."""
+    with socket.create_server(("127.0.0.1", 0)) as server:  # the system accepts for it
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        process = tool("verify", dataset, "--engine", "ray", "--engine-address", address)
+        out, errors = process.communicate(timeout=30)
+    assert (process.returncode, out) == (1, "")
+    expected = f"tfrtool: error: {address}: can't connect to this Ray cluster"
+    assert errors.splitlines()[-1].startswith(expected)
 
 
 @pytest.fixture(scope="module")

@@ -55,8 +55,10 @@ _SETTINGS = {
     # An unplugged cable is never noticed otherwise.
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
-    "RAY_py_gcs_connect_timeout_s": "5",  # minutes otherwise, if another service answers
-    "RAY_NUM_REDIS_GET_RETRIES": "3",  # each takes a second if the token is wrong
+    # Together less than ten seconds, minutes otherwise, if another service listens.
+    "RAY_gcs_rpc_server_connect_timeout_s": "1",
+    "RAY_py_gcs_connect_timeout_s": "5",
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
     "RAY_task_oom_retries": str(_RETRIES),  # without a limit otherwise
 }
 
@@ -69,7 +71,10 @@ _LOST = {
 }
 """Ray's errors for a task whose process or node died each time."""
 
-_AUTH_HINT = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE if it requires a token"
+_CONNECT_HINT = (
+    "use the address that `ray start --head` printed; "
+    "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE if it requires a token"
+)
 _SHARED_HINT = "use paths that are the same on every node, as on a shared file system, or URLs"
 
 
@@ -402,7 +407,7 @@ def _connect(ray: Any, address: str | None, *, shown: bool) -> None:
         ray.init(address, log_to_driver=shown, logging_level="INFO" if shown else "CRITICAL")
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = f"can't connect to this Ray cluster: {reason_of(error)}"
-        raise ClusterError(what, path=address, hint=_AUTH_HINT) from error
+        raise ClusterError(what, path=address, hint=_CONNECT_HINT) from error
     finally:
         if is_main and handler is not None:  # Ray takes it
             signal.signal(signal.SIGTERM, handler)
