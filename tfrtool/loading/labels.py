@@ -164,14 +164,15 @@ class _Alike:
     one_hot: bool = True  # each has exactly one 1
     repeats: bool = False  # a value occurs twice in one of them, so they aren't lists of classes
 
-    def merged(self, earlier: "_Alike") -> "_Alike":
-        """Return these labels together with those of earlier splits."""
-        return _Alike(
-            first=earlier.first,
-            count=self.count + earlier.count,
-            one_hot=self.one_hot and earlier.one_hot,
-            repeats=self.repeats or earlier.repeats,
-        )
+    def add(self, later: "_Alike") -> None:
+        """Add the labels of another split."""
+        self.count += later.count
+        self.one_hot &= later.one_hot
+        self.repeats |= later.repeats
+
+
+_Kinds = dict[tuple[int, bool], _Alike]
+"""Labels by the number of their values, and whether these are all 0 or 1."""
 
 
 class _LabelScan:
@@ -180,29 +181,30 @@ class _LabelScan:
     def __init__(self, feature: str, dtype: DType) -> None:
         self.feature, self.dtype = feature, dtype
         self.names: dict[Value, set[bytes]] = {}  # that stand by each value
-        self.kinds: dict[tuple[int, bool], _Alike] = {}  # by the number of values, and if 0 or 1
+        self.kinds: _Kinds = {}  # of splits with labels
 
-    def read_split(self, shards: Iterable[AnyPath], *, skip: bool) -> bool:
-        """Read all records of a split; return whether any has a label."""
-        before, self.kinds = self.kinds, {}
-        self.read(shards, skip=skip)
-        found, self.kinds = self.kinds, before
-        if found.keys() == {_ABSENT}:
-            return False
-        for kind, alike in found.items():
-            self.kinds[kind] = alike.merged(self.kinds[kind]) if kind in self.kinds else alike
-        return True
-
-    def read(self, shards: Iterable[AnyPath], *, skip: bool) -> None:
+    def read(self, shards: Iterable[AnyPath], *, skip: bool) -> _Kinds:
         """Read all records; with ``skip``, ignore damage and what can't be a label."""
+        kinds: _Kinds = {}
         for location, features in _examples(shards, skip=skip):
             try:
-                self._add(features, location)
+                self._read_label(kinds, features, location)
             except ValueError as error:
                 if not skip:
                     raise _error(str(error), location) from error
+        return kinds
 
-    def _add(self, features: Mapping[str, Feature], location: _Location) -> None:
+    def add(self, kinds: _Kinds) -> None:
+        """Add the labels of a split."""
+        for kind, alike in kinds.items():
+            if kind in self.kinds:
+                self.kinds[kind].add(alike)
+            else:
+                self.kinds[kind] = alike
+
+    def _read_label(
+        self, kinds: _Kinds, features: Mapping[str, Feature], location: _Location
+    ) -> None:
         label = features.get(self.feature, Feature(dtype=None, values=()))
         values = () if label.values == _UNKNOWN else label.values
         for value in values:
@@ -212,7 +214,7 @@ class _LabelScan:
                 what = "text" if self.dtype is DType.STRING else "a number of at least 0"
                 raise ValueError(f"invalid label in feature {self.feature!r}: expected {what}")
         bits = self.dtype is not DType.STRING and _BITS.issuperset(values)
-        alike = self.kinds.setdefault((len(values), bits), _Alike(location))
+        alike = kinds.setdefault((len(values), bits), _Alike(location))
         alike.count += 1
         alike.one_hot &= bits and list(values).count(1) == 1
         alike.repeats |= len({*values}) < len(values)
@@ -304,21 +306,16 @@ def find_label_form(
         encoding = LabelEncoding.CLASS if single else LabelEncoding.LIST
         return LabelForm(names=tuple(names), dtype=dtype, encoding=encoding), ()
     scan = _LabelScan(feature, dtype)
-    unlabeled = [
-        name
-        for name, find_shards in splits.items()
-        if not scan.read_split(find_shards(), skip=skip)
-    ]
-    if len(unlabeled) == len(splits):
-        unlabeled.clear()
-        for find_shards in splits.values():
-            scan.read(find_shards(), skip=skip)
+    found = {name: scan.read(find_shards(), skip=skip) for name, find_shards in splits.items()}
+    labeled = {name: kinds for name, kinds in found.items() if kinds.keys() != {_ABSENT}} or found
+    for kinds in labeled.values():
+        scan.add(kinds)
     form = scan.form(listed=listed, skip=skip)
     if names and form.is_vector and len(names) != len(form.names):
         what = f"vectors in label feature {feature!r} don't match the classes in the metadata"
         raise DatasetError(what, expected=len(names), found=len(form.names))
     form = replace(form, names=tuple(names), numbers=()) if names else form
-    return form, tuple(unlabeled)
+    return form, tuple(name for name in found if name not in labeled)
 
 
 def find_flag_form(
