@@ -42,14 +42,14 @@ class TableDigest:
         """Add which values are null, and then those that aren't."""
         kind = self._types[path] = array.type
         if array.null_count:
-            nulls = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
+            nulls = np.flatnonzero(_buffer(array.is_null().cast(pa.uint8()), 1))
             self._extend((*path, "null"), nulls + self._counts[path])
         self._counts[path] += len(array)
         if kinds.is_struct(kind):
             for field, values in zip(kind, array.flatten(), strict=True):
                 self._add((*path, field.name), values)
         elif kinds.is_list(kind) or kinds.is_large_list(kind):
-            self._extend((*path, "length"), np.asarray(pc.list_value_length(array.drop_null())))
+            self._extend((*path, "length"), _buffer(pc.list_value_length(array.drop_null()), 1))
             self._add((*path, "item"), array.flatten())
         elif kinds.is_fixed_size_list(kind):
             self._add((*path, "item"), array.drop_null().flatten())
@@ -57,11 +57,11 @@ class TableDigest:
             self._add((*path, "value"), array.dictionary_decode())
         elif isinstance(array, _STRINGS):
             array = array.drop_null()
-            self._extend((*path, "length"), np.asarray(pc.binary_length(array)))
+            self._extend((*path, "length"), _buffer(pc.binary_length(array), 1))
             is_large = kinds.is_large_binary(kind) or kinds.is_large_string(kind)
             self._extend(path, _buffer(array, 2, np.int64 if is_large else np.int32))
         elif kinds.is_boolean(kind):
-            self._extend(path, np.asarray(array.drop_null().cast(pa.uint8())))
+            self._extend(path, _buffer(array.drop_null().cast(pa.uint8()), 1))
         elif kinds.is_primitive(kind) or kinds.is_decimal(kind) or kinds.is_fixed_size_binary(kind):
             self._extend(path, _buffer(array.drop_null(), 1))
         else:  # maps, unions, views of strings
