@@ -259,6 +259,7 @@ def test_what_tensorflow_says_when_it_starts(
         ("train a --loader prefetch=x", ["--loader prefetch", "auto", "'x'"]),
         ("train a --loader calls=2,calls=3", ["--loader", "calls twice"]),
         ("train a --loader cycles=2", ["--loader", "'cycles=2'", "cycle, block, calls, parse"]),
+        ("train a --loader autotune=2", ["--loader", "'autotune=2'", "expected autotune, or KEY"]),
         ("train a --loader calls=1025", ["--loader calls", "from 1 to 1024", "1025"]),
         ("train a --prefetch 2", ["no option --prefetch; use --loader prefetch=2"]),
         ("train a --cycle-length=auto", ["--cycle-length; use --loader cycle=auto"]),

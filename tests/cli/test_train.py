@@ -236,7 +236,7 @@ def test_usage_errors(arguments: list[str], pets: str, capfd: pytest.CaptureFixt
 def test_every_option_at_once(pets: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Options that go together are taken together, and the plan tells what they came to."""
     words = [*FAST, "--augment", "flip,cutout=6", "--rescale", "dataset"]
-    words += ["--loader", "cycle=2,block=2,calls=1,shuffle=8,prefetch=auto", "--no-deterministic"]
+    words += ["--loader", "cycle=2,block=2,calls=1,shuffle=8,autotune", "--no-deterministic"]
     words += ["--cache", "none", "--early-stopping", "2", "--trainable", "hidden"]
     words += ["--tensorboard", str(tmp_path / "logs"), "--profile", "--on-error", "skip"]
     words += ["--precision", "mixed_bfloat16"]

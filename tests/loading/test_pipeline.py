@@ -132,6 +132,18 @@ def test_records_parsed_at_once(numbered: Dataset, tf: Any) -> None:
         load(own, batched_parse=7)
 
 
+@pytest.mark.parametrize("numbers", [{}, more({"parallel_calls": 2, "prefetch": 1})])
+def test_autotuning_changes_no_batch(numbered: Dataset, numbers: dict[str, int]) -> None:
+    """With numbers that tf.data tunes, images and their order are those of fixed numbers."""
+    options = {"seed": 3, "cache": "memory", "augment": "flip", **numbers}
+    tuned = load(numbered, autotune=True, **options)
+    assert tuned.options().autotune.enabled
+    assert not load(numbered, **options).options().autotune.enabled
+    for batch, expected in zip(tuned.take(7), load(numbered, **options), strict=True):
+        for values, others in zip(batch, expected, strict=True):
+            np.testing.assert_array_equal(values, others)
+
+
 def test_shards_and_images_are_shuffled(numbered: Dataset) -> None:
     """With a buffer of one image, the order of shards still changes from epoch to epoch."""
     firsts = labels_of(load(numbered, shuffle_buffer=1, cycle_length=1, epochs=12))[::TOTAL]
@@ -449,6 +461,7 @@ def _by_label(batches: Any) -> list[tuple[int, Any]]:
         ({"recipe": "ours"}, "one of tfrtool, notebook, naive"),
         ({"recipe": "naive", "cycle_length": 2}, "--loader cycle cannot be used with --recipe"),
         ({"recipe": "notebook", "prefetch": 0}, "--loader prefetch cannot be used with --recipe"),
+        ({"recipe": "naive", "autotune": True}, "--loader autotune cannot be used with"),
         ({"recipe": "naive", "first_step": 1}, "first_step cannot be used with --recipe"),
         ({"first_step": 7}, "first_step must be from 0 to 6"),
     ],

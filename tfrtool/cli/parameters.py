@@ -174,7 +174,11 @@ def command(
             if spec.cli is not None
         ]
         flags = [(field, spec, option_flag(field, spec)) for field, spec in found]
-        renamed = {f"--{field.name.replace('_', '-')}": flag for field, _, flag in flags}
+        renamed = {
+            f"--{field.name.replace('_', '-')}": flag
+            for field, spec, flag in flags
+            if " " not in flag or not is_flag(field, spec)
+        }
         renamed |= {f"--{spec.former}": flag for _, spec, flag in flags if spec.former}
         return click.command(name, GroupedCommand, examples=examples, renamed=renamed)(
             _with_options(function, found)

@@ -80,6 +80,10 @@ _execution = partial(option, group="Execution")
 _load = partial(option, cli=None)
 
 
+_AUTOTUNE = "autotune"
+"""The key of ``--loader`` that has no number."""
+
+
 def _loader(key: str, text: str, *, least: int = 1, most: int = _HIGHEST, **more: Any) -> Any:
     """Declare a number of tfrtool's own pipeline, a key of ``--loader``; None for its default."""
     return _input(None, text, cli=f"--loader {key}", least=least, most=most, **more)
@@ -149,6 +153,12 @@ class PipelineOptions(BatchOptions):
     prefetch: int | None = _loader(
         "prefetch", "Batches to prefetch.  [default: 2]", least=0, on_resume="free"
     )
+    autotune: bool = _input(
+        False,
+        "Let tf.data tune calls, prefetch and threads while it runs.",
+        cli=f"--loader {_AUTOTUNE}",
+        on_resume="free",
+    )
     deterministic: bool = _input(
         True,
         "Use the image order given by the seed, or take images as soon as they are ready.",
@@ -170,15 +180,19 @@ LOADER_KEYS = {
 
 
 def parse_loader(text: str) -> dict[str, int | None]:
-    """Parse ``cycle=8,prefetch=auto``: return the options and their values, None for auto."""
+    """Parse ``cycle=8,prefetch=auto,autotune``: return options and values, None for auto."""
     values = dict[str, int | None]()
     for part in text.split(","):
-        key, _, number = (word.strip() for word in part.partition("="))
-        if key not in LOADER_KEYS:
-            expected = f"KEY=N, where KEY is one of {', '.join(LOADER_KEYS)}"
+        key, equals, number = (word.strip() for word in part.partition("="))
+        if key not in LOADER_KEYS or (key == _AUTOTUNE and equals):
+            keys = ", ".join(one for one in LOADER_KEYS if one != _AUTOTUNE)
+            expected = f"{_AUTOTUNE}, or KEY=N, where KEY is one of {keys}"
             raise UsageError(f"invalid --loader {part.strip()[:100]!r}", expected=expected)
         if LOADER_KEYS[key] in values:
             raise UsageError(f"--loader has {key} twice")
+        if key == _AUTOTUNE:
+            values[key] = True
+            continue
         if number != "auto" and not (number.isascii() and number.isdigit() and len(number) < 10):
             shown = repr(number[:100])
             raise UsageError(f"invalid --loader {key} {shown}", expected="a whole number or auto")

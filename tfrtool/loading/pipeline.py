@@ -28,8 +28,7 @@ _SHUFFLED_PIXELS = 128 * 2**20
 """Of images from a cache on disk in the shuffle buffer."""
 
 _AHEAD = 8
-"""Images for each core that are begun before the first of them is done, so that no core has to wait
-for the others or for what becomes of a batch."""
+"""Images per core that are decoded at a time, so that no core waits for another or for a batch."""
 
 _PREFETCH = 2
 _UNCHANGED = Rescale(scale=1.0, offset=0.0)
@@ -68,6 +67,9 @@ class _Plan:
     shards: int
     cycle: int  # shards read at a time
     buffer: int  # records that are shuffled before they are decoded
+    threads: int  # this and the next two may be AUTOTUNE
+    calls: int  # images decoded at a time
+    prefetch: int  # batches
     read: Callable[[Tensor], TfDataset]
     parse: Callable[[Tensor], Any] | None  # parses several records, where `decode` doesn't
     decode: Callable[..., Batch]
@@ -86,6 +88,8 @@ def _plan(dataset: DatasetFacts, options: LoadOptions, images: int) -> _Plan:
     is_filling = options.training and options.cache == "memory"
     cycle = options.cycle_length or (_FILLING_CYCLE if is_filling else _CYCLE)
     window = min(_SHUFFLE, int(_SHUFFLED_BYTES / split.record_bytes)) or 1
+    tuned = tf.data.AUTOTUNE if options.autotune else None
+    prefetch = (tuned or _PREFETCH) if options.prefetch is None else options.prefetch
     return _Plan(
         dataset=dataset,
         options=options,
@@ -97,6 +101,9 @@ def _plan(dataset: DatasetFacts, options: LoadOptions, images: int) -> _Plan:
         shards=len(split.shards),
         cycle=min(cycle, len(split.shards)),
         buffer=options.shuffle_buffer or window,
+        threads=tuned or cores(),
+        calls=options.parallel_calls or tuned or cores() * _AHEAD,
+        prefetch=max(prefetch * replicas, tf.data.AUTOTUNE),
         read=reader(dataset, split, options, workers, worker),
         parse=parser(dataset, batched=True) if batched else None,
         decode=decoder(dataset, options, parsed=batched),
@@ -113,12 +120,11 @@ def _build(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDatase
         return _numbered(plan, examples.batch(options.batch_size // plan.workers), epoch)
 
     batches = _finished(plan, _each_epoch(options, one_epoch))
-    prefetch = _PREFETCH if options.prefetch is None else options.prefetch
-    batches = batches.prefetch(prefetch * plan.replicas) if prefetch else batches
+    batches = batches.prefetch(plan.prefetch) if plan.prefetch else batches
     chosen = tf.data.Options()
-    # Every number above is given, so there is nothing to tune; and while tuning is on, destroying
-    # an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
-    chosen.autotune.enabled = False
+    # By default, every number above is given, so there is nothing to tune; and while tuning is on,
+    # destroying an iterator that was read to its end waits for the tuner's sleep, of up to 60 s.
+    chosen.autotune.enabled = options.autotune
     # To rewrite the graph for each iterator takes as long as decoding a dozen images.
     chosen.experimental_optimization.apply_default_optimizations = False
     chosen.deterministic = options.deterministic
@@ -136,20 +142,19 @@ def _decoded(plan: _Plan, epoch: Tensor) -> TfDataset:
     shards = tf.data.Dataset.range(plan.shards)
     if options.training:
         shards = shards.shuffle(plan.shards, 2 * epoch, reshuffle_each_iteration=False)
-    records = shards.interleave(plan.read, cycle, block, min(cycle, cores()), **parallel)
+    records = shards.interleave(plan.read, cycle, block, min(cycle, plan.threads), **parallel)
     if options.training:  # before they are decoded, images are a sixth of the size
         records = records.shuffle(plan.buffer, 2 * epoch + 1, reshuffle_each_iteration=False)
     if plan.parse is not None:
-        records = records.batch(options.batched_parse).map(plan.parse, cores(), **parallel)
-        records = records.unbatch()
-    calls = options.parallel_calls or cores() * _AHEAD
+        batches = records.batch(options.batched_parse)
+        records = batches.map(plan.parse, plan.threads, **parallel).unbatch()
     if options.early_augment is None:
-        return records.map(plan.decode, calls, **parallel)
+        return records.map(plan.decode, plan.calls, **parallel)
 
     def decode(number: Tensor, record: Tensor) -> Batch:
         return plan.decode(record, _seed(options, plan.worker, number))
 
-    return records.enumerate(epoch * 2**32).map(decode, calls, **parallel)
+    return records.enumerate(epoch * 2**32).map(decode, plan.calls, **parallel)
 
 
 def _cached(plan: _Plan) -> TfDataset:
@@ -191,7 +196,7 @@ def _numbered(plan: _Plan, batches: TfDataset, epoch: Tensor) -> TfDataset:
 def _finished(plan: _Plan, numbered: TfDataset) -> TfDataset:
     """Return batches as the model takes them, or the parts of them for each replica."""
     if plan.options.training and plan.options.augment:
-        batches = numbered.map(plan.finish, cores(), deterministic=plan.options.deterministic)
+        batches = numbered.map(plan.finish, plan.threads, deterministic=plan.options.deterministic)
     else:  # a pass over the pixels: parallel ones would push each other out of the caches
         batches = numbered.map(plan.finish)
     if plan.replicas == 1:
@@ -217,8 +222,7 @@ def _published(dataset: DatasetFacts, options: LoadOptions, images: int) -> TfDa
         return decode(record) if augments else finish(tf.constant(0), decode(record))
 
     shards, tuned = tf.data.Dataset.range(len(split.shards)), None if naive else tf.data.AUTOTUNE
-    read = reader(dataset, split, options)
-    records = shards.interleave(read, 1 if naive else _CYCLE, 1, tuned)
+    records = shards.interleave(reader(dataset, split, options), 1 if naive else _CYCLE, 1, tuned)
     examples = records.map(decode_one, None if naive else cores())
     if not naive:
         examples = examples.cache()
@@ -286,14 +290,11 @@ def _each_epoch(options: LoadOptions, one_epoch: Callable[[Tensor], TfDataset]) 
         )
         return options.first_epoch + earlier * options.epochs
 
-    def numbers(_: Tensor) -> TfDataset:
-        first = start()
-        return tf.data.Dataset.range(first, first + options.epochs)
-
     iterator = tf.data.Dataset.range(1)
     if options.epochs == 1:  # as `fit` has it: each iterator prepares its functions again
         return iterator.flat_map(lambda _: seeded(start()))
-    return iterator.flat_map(numbers).flat_map(seeded)
+    numbers = iterator.flat_map(lambda _: tf.data.Dataset.range(start(), tf.int64.max))
+    return numbers.take(options.epochs).flat_map(seeded)
 
 
 def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor], TfDataset]:
