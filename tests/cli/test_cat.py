@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +149,35 @@ def test_a_pipe_in_and_out(shard: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+def test_lines_are_printed_before_input_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes slowly into the pipe sees all lines of what was read."""
+    pieces = [shard_of([tfrtool.encode_example({"n": n})] * 5000) for n in range(3)]
+    printed, shown = io.StringIO(), list[int]()
+
+    class SlowInput(io.RawIOBase):
+        def read(self, _size: int = -1) -> bytes:
+            shown.append(printed.getvalue().count("\n"))
+            return pieces.pop(0) if pieces else b""
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=SlowInput(), isatty=lambda: False))
+    with contextlib.redirect_stdout(printed):
+        assert main(["cat", "-"]) == 0
+    assert shown[-1] == 15000
+
+
+def test_lines_come_before_the_damage_behind_them(shard: Path) -> None:
+    """Where results and warnings go to the same place, their order is that of the records."""
+    data = bytearray(shard.read_bytes())
+    data[[record.offset for record in tfrtool.open_records(shard)][4] + 20] ^= 1
+    shard.write_bytes(data)
+    for choice, after in (("skip", 15), ("stop", 0)):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            main(["cat", str(shard), "--on-error", choice])
+        warned = [line.startswith("tfrtool: ") for line in printed.getvalue().splitlines()]
+        assert warned == [False] * 4 + [True] + [False] * after
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "text"])

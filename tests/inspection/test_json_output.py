@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
+from array import array
 from typing import Any
 
 from hypothesis import given
@@ -37,6 +39,31 @@ def test_shortest_float_is_the_same_float32(value: float) -> None:
     short = shortest_float(value)
     assert struct.pack("<f", short) == struct.pack("<f", value)
     assert float(f"{short:.9g}") == short
+
+
+def shortest_by_trial(value: float) -> float:
+    """Return the first decimal of one digit more each time that is the same float32."""
+    for digits in range(1, 9):
+        candidate = float(f"{value:.{digits}g}")
+        if struct.pack("<f", candidate) == struct.pack("<f", value):
+            return candidate
+    return float(f"{value:.9g}")
+
+
+def test_shortest_float_has_the_fewest_digits() -> None:
+    """No shorter decimal is the same float32, for any exponent, and beside powers of 2 and 10."""
+    draw = random.Random(3)
+    bits = [draw.getrandbits(31) for _ in range(3000)]
+    bits += [(exponent << 23) + step for exponent in range(255) for step in (-1, 0, 1, 2)][1:]
+    values = [*array("f", struct.pack(f"<{len(bits)}I", *bits))]
+    near = [10.0**power for power in range(-12, 12)] + [n / 8 for n in range(200)]
+    near += [draw.random() for _ in range(3000)] + [draw.gauss(0, 100) for _ in range(2000)]
+    near += [2.0**25 + 4 * n for n in range(300)] + [2.0**24 + n for n in range(-100, 100)]
+    near += [round(draw.uniform(0, 10**power), power) for power in range(8) for _ in range(100)]
+    values += array("f", near)
+    finite = [value for value in values if abs(value) < float("inf")]
+    for value in finite:
+        assert repr(shortest_float(-value)) == repr(-shortest_by_trial(value))
 
 
 def test_float_as_it_was_written() -> None:

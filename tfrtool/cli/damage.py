@@ -1,6 +1,6 @@
 """Warnings about damaged records and unreadable shards, and the outcome they lead to."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tfrtool.cli.output import Outcome, warn
 from tfrtool.errors import ShardError, human_count, printable
@@ -20,9 +20,12 @@ def warn_of_damage(lines: Sequence[str]) -> None:
 class Damage:
     """Prints the first faults and counts all of them: a verb's ``on_fault``."""
 
-    def __init__(self, on_error: str) -> None:
-        """Take "skip", or "stop" to raise an error at the first fault."""
-        self._stop = on_error == "stop"
+    def __init__(self, on_error: str, *, before: Callable[[], None] = lambda: None) -> None:
+        """Take "skip", or "stop" to raise an error at the first fault.
+
+        ``before`` is called before a fault is printed.
+        """
+        self._stop, self._before = on_error == "stop", before
         self._count = 0
 
     def __call__(self, found: LocatedFault) -> None:
@@ -33,6 +36,7 @@ class Damage:
             raise as_error(found.path, found.fault)
         self._count += 1
         if self._count <= _NAMED:
+            self._before()
             warn(str(found))
 
     def outcome(self) -> Outcome:

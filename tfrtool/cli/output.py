@@ -4,6 +4,7 @@ import enum
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
@@ -18,6 +19,9 @@ BARS = "tfrtool.bars"
 
 _LETTERS = 10
 """Number of letters that a warning names."""
+
+_BLOCK_CHARACTERS, _BLOCK_SECONDS = 64 * 1024, 0.1
+"""Lines are printed together until they have this length, or the last ones are this old."""
 
 
 class Outcome(enum.IntEnum):
@@ -38,6 +42,43 @@ def emit(result: str | Mapping[str, Any] | Page) -> None:
     if not isinstance(result, str):
         result = render(result, terminal=sys.stdout.isatty())
     _echo(result)
+
+
+class LineBlocks:
+    """Lines on standard output, printed several at a time.
+
+    The first line is printed at once, and on a terminal each. Call `flush` before whatever may
+    take long; the end of a ``with`` does it, too.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a line."""
+        self._seconds = 0.0 if sys.stdout.isatty() else _BLOCK_SECONDS
+        self._lines: list[str] = []
+        self._characters, self._due = 0, 0.0
+
+    def __enter__(self) -> None:
+        """Do nothing yet."""
+
+    def __exit__(self, *_: object) -> None:
+        """Print the lines that wait, after an error, too."""
+        self.flush()
+
+    def add(self, line: str) -> None:
+        """Print a line, now or with those that follow."""
+        self._lines.append(line)
+        self._characters += len(line)
+        if self._characters >= _BLOCK_CHARACTERS or time.monotonic() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print the lines that wait."""
+        if self._lines:
+            block = "\n".join(self._lines)
+            self._lines.clear()  # before it is printed: an interrupt must not print it twice
+            self._characters = 0
+            _echo(block)
+            self._due = time.monotonic() + self._seconds
 
 
 def emit_pieces(pieces: Iterable[str]) -> None:

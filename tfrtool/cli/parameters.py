@@ -306,11 +306,23 @@ def resolve_shards(arguments: Iterable[str]) -> tuple[AnyPath, ...]:
     return found.paths
 
 
-def resolve_sources(arguments: Sequence[str]) -> "tuple[AnyPath | Stream, ...]":
-    """Return the shards that SHARDS means, or standard input."""
+def resolve_sources(
+    arguments: Sequence[str], *, before_read: Callable[[], None] = lambda: None
+) -> "tuple[AnyPath | Stream, ...]":
+    """Return the shards that SHARDS means, or standard input.
+
+    ``before_read`` is called whenever standard input may have to be waited for.
+    """
     from tfrtool.records.stream import Stream
 
-    return (Stream(standard_input()),) if tuple(arguments) == ("-",) else resolve_shards(arguments)
+    class StandardInput(Stream):
+        def read(self, size: int) -> bytes:
+            before_read()
+            return super().read(size)
+
+    if tuple(arguments) == ("-",):
+        return (StandardInput(standard_input()),)
+    return resolve_shards(arguments)
 
 
 def standard_input() -> BinaryIO:

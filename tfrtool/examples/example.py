@@ -237,18 +237,23 @@ def classify_payload(payload: bytes) -> PayloadKind:
     What is accepted here has no field that the message type doesn't know, and holds features
     (`holds_features`) if it holds anything.
     """
+    return classify_message(payload)[0]
+
+
+def classify_message(payload: bytes) -> tuple[PayloadKind, pb.SequenceExample | None]:
+    """Do what `classify_payload` does, and return the message if it is one with features."""
     if not payload:
-        return PayloadKind.EMPTY
+        return PayloadKind.EMPTY, pb.SequenceExample()
     try:
         message = parse_message(payload)
     except DecodeError:
         message = None
     if message is None or not knows_all_fields(message):
-        return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN
+        return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN, None
     if not holds_features(message):
-        return PayloadKind.UNKNOWN
+        return PayloadKind.UNKNOWN, None
     sequence = message.HasField("feature_lists")
-    return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE
+    return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE, message
 
 
 def knows_all_fields(message: pb.SequenceExample) -> bool:

@@ -9,6 +9,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError
 
@@ -32,6 +33,10 @@ SHORT = 2048
 _UNSET = re.compile(rb"\x12\x00(?:\n|\Z)").search
 """The value of a map entry whose feature has no kind, and what follows it."""
 
+_Canonical = TypeVar(
+    "_Canonical", bound=canonical.CanonicalExample | canonical.CanonicalSequenceExample
+)
+
 _head = functools.lru_cache(SHORT)(lambda size: b"\n" + varint(size))
 
 
@@ -54,23 +59,32 @@ def are_canonical(payloads: Sequence[bytes], *, sequences: bool) -> bool:
         return False
 
 
-def canonical_keys(payload: bytes, *, sequences: bool) -> list[bytes] | None:
-    """Return the keys of a payload's features if it is written as every writer does it, or None.
+def canonical_message(payload: bytes, kind: type[_Canonical]) -> _Canonical | None:
+    """Return a payload as such a message if protobuf would write it to the byte, or None.
 
-    Protobuf would write it to the byte, and each map entry has a key of its own and a value.
-    Payloads that are large (`LARGE`) are not written again, to save memory, and give None.
+    Each map entry has a key and a value. Payloads that are large (`LARGE`) are not written again,
+    to save memory, and give None.
     """
     if len(payload) > LARGE:
         return None
-    message = canonical.CanonicalSequenceExample if sequences else canonical.CanonicalExample
     try:
-        parsed = message.FromString(payload)
-        parsed.DiscardUnknownFields()
-        if parsed.SerializeToString() != payload:
-            return None
+        message: Any = kind.FromString(payload)
+        message.DiscardUnknownFields()
+        return message if message.SerializeToString() == payload else None
     except (DecodeError, EncodeError):
         return None
-    keys = [entry.key for entry in parsed.context.feature]
+
+
+def canonical_keys(payload: bytes, *, sequences: bool) -> list[bytes] | None:
+    """Return the keys of a payload's features if it is written as every writer does it, or None.
+
+    It is a `canonical_message`, and each map entry has a key of its own.
+    """
+    kinds = canonical.CanonicalExample, canonical.CanonicalSequenceExample
+    message = canonical_message(payload, kinds[sequences])
+    if message is None:
+        return None
+    keys = [entry.key for entry in message.context.feature]
     return keys if len({*keys}) == len(keys) else None
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.cli.damage import Damage
-from tfrtool.cli.output import Outcome, binary_output, emit, note, warn
+from tfrtool.cli.output import LineBlocks, Outcome, binary_output, note, warn
 from tfrtool.cli.parameters import SHARDS, SKIP_OR_STOP, command, resolve_shards, resolve_sources
 from tfrtool.cli.process import stdout_closed
 from tfrtool.declare import option
@@ -149,6 +149,7 @@ def _print_items(
     form: str,
     style: CsvOptions,
     payloads: "PayloadJson",
+    lines: LineBlocks,
     choices: Mapping[str, Any],
 ) -> None:
     """Print a row for each item of lists."""
@@ -161,11 +162,11 @@ def _print_items(
         table = RecordCsv(schema.names[:-3], style, items=True)
         line = table.line
         if table.head:
-            emit(table.head)
+            lines.add(table.head)
     for batch in batches:
         for row in payloads.rows(batch):
             position = {name: row.pop(f"_{name}") for name in ("shard", "record", "item")}
-            emit(line(position | {"features": row}))
+            lines.add(line(position | {"features": row}))
             if stdout_closed():
                 return
 
@@ -208,7 +209,8 @@ def cat_command(
 
         message = choices["proto"] = MessageColumns.read(proto)
     choices["sources"] = shards
-    damage = Damage(on_error)
+    lines = LineBlocks()
+    damage = Damage(on_error, before=lines.flush)
     if form == "arrow":
         from tfrtool.inspection.rows.cat import write_arrow
 
@@ -221,9 +223,12 @@ def cat_command(
             raise UsageError("--explode can't be used with a stream: shards are read twice")
         choices |= {"on_note": note, "on_fault": damage}
         payloads = PayloadJson(as_base64=as_base64)
-        _print_items(resolve_shards(shards), explode, names, form, style, payloads, choices)
+        with lines:
+            _print_items(
+                resolve_shards(shards), explode, names, form, style, payloads, lines, choices
+            )
         return damage.outcome()
-    sources = resolve_sources(shards)
+    sources = resolve_sources(shards, before_read=lines.flush)
     columns = None
     if not choices["as_stored"] and proto is None:
         columns = _declared_columns(sources, choices["types"])
@@ -245,24 +250,24 @@ def cat_command(
     pending = [table.head] if form == "csv" and table.head else []
     shown, hops = 0, list[int]()
     choices |= {"on_fault": damage, "on_hop": hops.append}
-    for path, record, content in _described(
-        cat(sources, **choices), payloads, together=columns is not None
-    ):
-        if isinstance(content, str):
-            damage(LocatedFault(path=path, fault=unparseable(record, content)))
-            continue
-        content = _with_extra(content, extra, (path, record.index), names)
-        pending.append(line({"shard": str(path), "record": record.index} | content))
-        shown += 1
-        if shown > _HELD or names is None or not payloads.unseen():
-            for text in pending:
-                emit(text)
+    described = _described(cat(sources, **choices), payloads, together=columns is not None)
+    with lines:
+        for path, record, content in described:
+            if isinstance(content, str):
+                damage(LocatedFault(path=path, fault=unparseable(record, content)))
+                continue
+            content = _with_extra(content, extra, (path, record.index), names)
+            pending.append(line({"shard": str(path), "record": record.index} | content))
+            shown += 1
+            if shown > _HELD or names is None or not payloads.unseen():
+                for text in pending:
+                    lines.add(text)
+                pending.clear()
                 if stdout_closed():
                     return damage.outcome()
-            pending.clear()
-    payloads.check_selection()
-    for text in pending:
-        emit(text)
+        payloads.check_selection()
+        for text in pending:
+            lines.add(text)
     if (passed := sum(hops)) >= _WORTH_AN_INDEX:
         index = printable(f"tfrtool index {shlex.join(shards)}")
         note(f"{human_bytes(passed)} before these records were read; to avoid this, run {index}")

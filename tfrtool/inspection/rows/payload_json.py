@@ -7,18 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.content import decode_text, describe_bytes
-from tfrtool.examples.example import Feature, PayloadKind, classify_payload, decode_example
-from tfrtool.inspection.summary.summary_json import as_json, value_json
+from tfrtool.examples.example import (
+    PayloadKind,
+    classify_message,
+    feature_name,
+    parse_message,
+)
+from tfrtool.examples.proto.canonical_pb2 import CanonicalSequenceExample
+from tfrtool.examples.tf_parser import canonical_message
+from tfrtool.inspection.summary.summary_json import as_json, floats_json
 from tfrtool.records.wire import read_fields, read_spans, read_tensor, read_varint
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.examples.proto import example_pb2 as pb
     from tfrtool.features.feature_columns import FeatureColumns
 
 _DEEPEST = 4
 """Levels of messages in messages; each one is parsed once more."""
+
+_AS_IN_JSON = frozenset({"bool", "int8", "int16", "int32", "int64", "string", "large_string"})
+"""Types of Arrow whose values are JSON values."""
 
 # tensorflow/core/util/event.proto and framework/summary.proto: the fields of messages by their
 # numbers, from 1 on. A message has the name of the field that holds it.
@@ -125,10 +136,10 @@ class PayloadJson:
             if logical_word(innermost_type(field.type)) is not None:
                 texts = map_values(table.column(at), shown_texts)
                 table = table.set_column(at, field.name, texts)
-        kinds = {field.name: field.type for field in table.schema}
-        for row in table.to_pylist():
-            values = {name: self._typed(value, kinds[name]) for name, value in row.items()}
-            yield {name: value for name, value in values.items() if value is not None}
+        columns = [self._all_typed(column.to_pylist(), column.type) for column in table.columns]
+        names = table.schema.names
+        for row in zip(*columns, strict=True) if columns else [()] * table.num_rows:
+            yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
 
     def _described(self, payload: bytes) -> dict[str, Any] | str:
         try:
@@ -149,12 +160,21 @@ class PayloadJson:
             self._unknown += self._proto.unknown_bytes(payload)
             values = {one.name: self._typed(row[one.name], one.type) for one in table.schema}
             return {"message": {name: one for name, one in values.items() if one is not None}}
-        kind = classify_payload(payload)
+        example = canonical_message(payload, CanonicalSequenceExample)
+        if example is not None and (example.context.feature or example.feature_lists.feature_list):
+            return self._example(example, 0)
+        kind, message = classify_message(payload)
         if kind is PayloadKind.EVENT:
             return {"event": self._message(payload, "event")}
-        if kind is PayloadKind.UNKNOWN:
+        if message is None:
             return self._nested(payload, 0) or {"payload": self._bytes(payload, _DEEPEST)}
-        return self._example(payload, 0)
+        return self._example(message, 0)
+
+    def _all_typed(self, values: list[Any], kind: Any) -> list[Any]:
+        """Return what `_typed` does for each of some values of an Arrow type."""
+        if str(kind) in _AS_IN_JSON:
+            return values
+        return [self._typed(value, kind) for value in values]
 
     def _typed(self, value: Any, kind: Any) -> Any:
         """Return a value of an Arrow type."""
@@ -165,16 +185,21 @@ class PayloadJson:
             return [[*map(self._typed, pair, types)] for pair in value]
         if isinstance(value, list):
             more = len(value) - (self._most or len(value))
-            shown = [self._typed(one, kind.value_type) for one in value[: self._most]]
+            shown = self._all_typed(value[: self._most], kind.value_type)
             return [*shown, f"... {more:,} more"] if more > 0 else shown
         if isinstance(value, dict):
             values = {one.name: self._typed(value[one.name], one.type) for one in kind}
             return {name: one for name, one in values.items() if one is not None}
         return as_json(value, short=str(kind) == "float")
 
-    def _example(self, payload: bytes, depth: int) -> dict[str, Any]:
-        example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-        context, lists = example.features, example.feature_lists
+    def _example(
+        self, message: "pb.SequenceExample | CanonicalSequenceExample", depth: int
+    ) -> dict[str, Any]:
+        context = {feature_name(entry.key): entry.value for entry in message.context.feature}
+        lists = {
+            feature_name(entry.key): entry.value.feature
+            for entry in message.feature_lists.feature_list
+        }
         names: Sequence[str] = sorted({*context, *lists})
         of_context, of_lists = names, names
         if not depth:
@@ -202,28 +227,32 @@ class PayloadJson:
                 names.append(name)
         return names
 
-    def _steps(self, steps: Sequence[Feature], depth: int) -> list[Any]:
+    def _steps(self, steps: "Sequence[pb.Feature]", depth: int) -> list[Any]:
         """Return single values if each step has one; otherwise a list for each step."""
-        values = [self._feature(step, depth) for step in steps]
-        if all(step.dtype is None or len(step.values) == 1 for step in steps):
-            return values
-        return [
-            [value] if step.dtype is not None and len(step.values) == 1 else value
-            for step, value in zip(steps, values, strict=True)
-        ]
+        shown = [self._values(step, depth) for step in steps]
+        if all(values is None or len(values) == 1 for values in shown):
+            return [values and values[0] for values in shown]
+        return shown
 
-    def _feature(self, feature: Feature, depth: int) -> Any:
+    def _feature(self, feature: "pb.Feature", depth: int) -> Any:
         """Return null without a kind, a single value as such, and else a list."""
-        if feature.dtype is None:
+        values = self._values(feature, depth)
+        return values if values is None or len(values) != 1 else values[0]
+
+    def _values(self, feature: "pb.Feature", depth: int) -> list[Any] | None:
+        """Return the values of a feature, None without a kind."""
+        kind = feature.WhichOneof("kind")
+        if kind is None:
             return None
-        values = [
-            self._bytes(value, depth) if isinstance(value, bytes) else value_json(value)
-            for value in feature.values[: self._most]
-        ]
-        more = len(feature.values) - len(values)
-        if more:
-            values.append(f"... {more:,} more")
-        return values[0] if len(feature.values) == 1 else values
+        stored = getattr(feature, kind).value
+        values: list[Any] = stored[: self._most]
+        if kind == "bytes_list":
+            values = [self._bytes(value, depth) for value in values]
+        elif kind == "float_list":
+            values = floats_json(values)
+        if len(stored) > len(values):
+            values.append(f"... {len(stored) - len(values):,} more")
+        return values
 
     def _bytes(self, value: bytes, depth: int) -> Any:
         text = decode_text(value)
@@ -240,14 +269,14 @@ class PayloadJson:
             return None
         match describe_bytes(value):
             case "tf.train.Example":
-                return {"example": self._example(value, depth)}
+                return {"example": self._example(parse_message(value), depth)}
             case "tf.train.SequenceExample":
-                return {"sequence_example": self._example(value, depth)}
+                return {"sequence_example": self._example(parse_message(value), depth)}
             case "ExampleListWithContext":
                 parts: dict[int, list[Any]] = {1: [], 2: []}  # the examples, and their context
                 for number, part in read_fields(value):
                     if isinstance(part, bytes):
-                        parts[number].append(self._example(part, depth))
+                        parts[number].append(self._example(parse_message(part), depth))
                 return {"examples": parts[1]} | ({"context": parts[2][-1]} if parts[2] else {})
             case "TensorProto":
                 return {"tensor": self._tensor(value, depth)}

@@ -83,7 +83,7 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
         case float():
             if math.isfinite(value):
                 return shortest_float(value) if short else value
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            return _non_finite(value)
         case None | int() | str() | list([int(), *_]):  # Arrow's lists have one type
             return value
         case bytes():
@@ -104,8 +104,59 @@ def as_json(value: Any, *, short: bool = False, nulls: bool = False) -> Any:
     return str(value)
 
 
+def floats_json(values: Sequence[float]) -> list[float | str]:
+    """Return what `as_json` does for each of some float32 values."""
+    finite = math.isfinite
+    return [shortest_float(one) if finite(one) else _non_finite(one) for one in values]
+
+
+def _non_finite(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+_ROUNDING = 1.5 * 2**52
+"""Adding and subtracting this rounds to an integer, as 53 bits have no room for a fraction."""
+
+
+def _decimals() -> dict[int, tuple[tuple[float, float, float], ...]]:
+    """Return by a float's binary exponent what `shortest_float` tries for 6 to 9 digits.
+
+    Each is a power of ten, and how far from an integer the value times this power may be: up to
+    the first number it is certain that the integer gives the same float32, and from the second on
+    that it doesn't. Between them is 2e-6, for products that were rounded.
+    """
+    found = {}
+    for exponent in range(-50, 25):
+        half_ulp = 2.0 ** (exponent - 25)
+        first = max(5 - math.floor(math.log10(2.0**exponent)), 0)
+        # Up to 10**22, powers of ten are exact, and a division by them is rounded once.
+        powers = [10.0**power for power in range(first, min(first + 5, 23))]
+        found[exponent] = tuple(
+            (power, min(half_ulp * power, 0.5) - 1e-6, half_ulp * power + 1e-6) for power in powers
+        )
+    return found
+
+
+_DECIMALS = _decimals()
+
+
 def shortest_float(value: float) -> float:
     """Return the float with the fewest digits that is the same float32 as ``value``."""
+    mantissa, exponent = math.frexp(value)
+    if 0.5 < abs(mantissa) < 1:  # not zero, nor a power of two, whose neighbours differ in distance
+        for power, near, far in _DECIMALS.get(exponent, ()):
+            scaled = value * power
+            digits = scaled + _ROUNDING - _ROUNDING
+            distance = abs(scaled - digits)
+            if distance < near:
+                return digits / power
+            if distance < far:
+                break
+    return _shortest_decimal(value)
+
+
+def _shortest_decimal(value: float) -> float:
+    """Do what `shortest_float` does, for every float32."""
     # Nine significant digits identify all float32 values (IEEE 754, 5.12.2), and up to six are
     # distinct, except among subnormal numbers.
     for digits in range(6 if abs(value) >= 2.0**-126 else 1, 9):
