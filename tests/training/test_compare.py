@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.runs import small_options
 from tfrtool import UsageError, train
-from tfrtool.cli.commands.train_command import render_end
+from tfrtool.cli.commands.train_command import ratio_text, render_end
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -60,3 +60,9 @@ def test_what_can_not_be_compared_is_refused(changes: dict[str, Any]) -> None:
     """It is a usage error, before anything is read."""
     with pytest.raises(UsageError):
         train(**small_options(Path("nowhere"), **changes), compare=True)
+
+
+def test_ratios_are_short() -> None:
+    """A ratio has two digits or its whole number, and a range if rounds differ."""
+    assert ratio_text({"least": 0.951, "median": 1.2, "most": 99.4}) == "1.2x (0.95 to 99)"
+    assert ratio_text({"least": 1480.2, "median": 1480.2, "most": 1480.2}) == "1,480x"

@@ -235,7 +235,7 @@ def _comparison(report: "TrainReport") -> list[str]:
     lines += ["", "  naive divided by each of the others:"]
     for cost, title in _COST_TITLES.items():
         shown = [
-            f"{name} {_ratio_text(ratios[cost])}"
+            f"{name} {ratio_text(ratios[cost])}"
             for name, ratios in report.ratios.items()
             if ratios[cost]
         ]
@@ -260,8 +260,12 @@ def _comparison(report: "TrainReport") -> list[str]:
     return lines
 
 
-def _ratio_text(ratio: "Mapping[str, float]") -> str:
-    least, median, most = (f"{ratio[key]:.2g}" for key in ("least", "median", "most"))
+def ratio_text(ratio: "Mapping[str, float]") -> str:
+    """Return a ratio with two digits at least, and its range if there is one: "480x", "1.2x"."""
+    least, median, most = (
+        f"{ratio[key]:.2g}" if ratio[key] < 99.5 else f"{ratio[key]:,.0f}"
+        for key in ("least", "median", "most")
+    )
     return f"{median}x" if least == most else f"{median}x ({least} to {most})"
 
 
