@@ -89,6 +89,15 @@ def linear_model(size: int, numbers: int) -> Any:
     return keras.Sequential(layers)
 
 
+def steep_model(size: int, classes: int) -> Any:
+    """Return a model whose gradients exceed float16 in some steps."""
+    import keras
+
+    steep = [keras.layers.Flatten(), keras.layers.Rescaling(30.0), keras.layers.Dense(8)]
+    last = keras.layers.Dense(classes, activation="softmax")
+    return keras.Sequential([keras.Input((size, size, 3)), *steep, last])
+
+
 def decode(record: Any) -> Any:
     """Return the image and the label of a record."""
     import tensorflow as tf

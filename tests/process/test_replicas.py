@@ -52,10 +52,12 @@ RUNS: dict[str, dict[str, Any]] = {
         "task": "regression",
         "validation": 0.24,
     },
+    # With this seed, a step overflows on the second device alone.
     "float16": {
-        "model": f"{SOURCE}:small_model",
+        "model": f"{SOURCE}:steep_model",
         "precision": "mixed_float16",
-        "balance_classes": True,
+        "learning_rate": 1e-6,
+        "seed": 4,
     },
 }
 
@@ -97,7 +99,7 @@ def test_two_devices_train_as_one(epochs: Mapping[str, Any], name: str) -> None:
     assert len(single) == len(mirrored) == OPTIONS["epochs"]
     for expected, found in zip(single, mirrored, strict=True):
         assert expected["loss"] > 0
-        assert found == pytest.approx(expected, rel=1e-3 if name == "float16" else 1e-5)
+        assert found == pytest.approx(expected, rel=1e-2 if name == "float16" else 1e-5)
     scores = {"several classes": "mean_average_precision", "class numbers": "val_accuracy"}
     scores["numbers"] = "val_rmse"
     assert scores.get(name, "accuracy") in mirrored[0]
