@@ -17,6 +17,7 @@ _PARTS = (
     "startup",
     "reading",
     "rows",
+    "small",
     "writing",
     "arrow",
     "features",
@@ -43,6 +44,8 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     part = importlib.import_module(f"tests.bench.{names[0]}")
     with tempfile.TemporaryDirectory() as directory:
+        if hasattr(os, "getloadavg"):
+            print(f"{names[0]}: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
         for result in part.run(Path(directory)):
             print(result, flush=True)
 

@@ -60,13 +60,6 @@ def _tf_data_numpy(path: Path) -> int:
     return sum(1 for _ in tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
 
 
-def _tf_iterator(path: Path) -> int:
-    """Read with TensorFlow's own C++ reader, without tf.data around it."""
-    import tensorflow as tf
-
-    return sum(1 for _ in tf.compat.v1.io.tf_record_iterator(str(path)))
-
-
 def _in_memory(path: Path) -> Pair:
     with path.open("rb") as file:
         payloads = [item.payload for item in read_records(file) if isinstance(item, Record)]
@@ -167,16 +160,6 @@ def run(directory: Path) -> Iterator[Pair]:
     yield from _one_file(directory)
     yield from _described(directory)
     yield _in_memory(photographs)
-    yield compare(
-        "all CRCs of 40 MB, records of 400 bytes (ours), tf_record_iterator in C++ (theirs)",
-        lambda: _read(rows),
-        lambda: _tf_iterator(rows),
-    )
-    yield compare(
-        "the same (ours), a loop over tf.data (theirs)",
-        lambda: _read(rows),
-        lambda: _tf_data(rows),
-    )
     yield compare(
         "counting records of 25 kB (ours), verify_shard, which parses them, too (theirs)",
         lambda: count_records(photographs),

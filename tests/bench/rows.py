@@ -12,7 +12,7 @@ from tests.bench.shards import write_shard
 from tests.bench.timing import Pair, compare, process
 from tfrtool.inspection.rows.query import query
 
-__all__ = ["run"]
+__all__ = ["count_by_label", "run"]
 
 _LAST_THEIRS = """
 import os, sys
@@ -23,7 +23,8 @@ for record in tf.data.TFRecordDataset(sys.argv[1]).skip(int(sys.argv[2])).take(1
 """
 
 
-def _by_sql(path: Path) -> Counter[int]:
+def count_by_label(path: Path) -> Counter[int]:
+    """Count the records of each label by a query."""
     sql = "SELECT label, count(*) AS n FROM records GROUP BY label"
     with query([path], sql, on_fault=_refuse) as reader:
         return Counter(dict(zip(*reader.read_all().to_pydict().values(), strict=True)))
@@ -50,7 +51,7 @@ def run(directory: Path) -> Iterator[Pair]:
     count = write_shard(path, 7_000, 175_000_000)
     yield compare(
         f"query: count by label over {count:,} records of 7 KB, beyond start-up; tf.data",
-        lambda: _by_sql(path),
+        lambda: count_by_label(path),
         lambda: _by_tf_data(path),
     )
     large = directory / "large.tfrecord"

@@ -20,11 +20,13 @@ class Pair:
         name: what was done.
         ours: wall and CPU seconds of each of our runs.
         theirs: the same of the other way's.
+        records: to give the times of one, in microseconds; 0 without.
     """
 
     name: str
     ours: Sequence[tuple[float, float]]
     theirs: Sequence[tuple[float, float]]
+    records: int = 0
 
     def __str__(self) -> str:
         pairs = list(zip(self.ours, self.theirs, strict=True))
@@ -32,18 +34,23 @@ class Pair:
         return "\n".join(
             [
                 self.name,
-                f"  ours    wall {_spread(self.ours, 0)}   CPU {_spread(self.ours, 1)}",
-                f"  theirs  wall {_spread(self.theirs, 0)}   CPU {_spread(self.theirs, 1)}",
+                f"  ours    {self._spread(self.ours)}",
+                f"  theirs  {self._spread(self.theirs)}",
                 f"  theirs / ours, wall, run by run: median {statistics.median(ratios):.2f} "
                 f"({min(ratios):.2f} to {max(ratios):.2f}); CPU {statistics.median(of_cpu):.2f}",
                 f"  all of them: {' '.join(f'{ratio:.2f}' for ratio in ratios)}",
             ]
         )
 
-
-def _spread(times: Sequence[tuple[float, float]], which: int) -> str:
-    values = sorted(pair[which] for pair in times)
-    return f"{statistics.median(values):.3f} s ({values[0]:.3f} to {values[-1]:.3f})"
+    def _spread(self, times: Sequence[tuple[float, float]]) -> str:
+        unit, scale = ("µs a record", 1e6 / self.records) if self.records else ("s", 1.0)
+        sides = zip(("wall", "CPU"), zip(*times, strict=True), strict=True)
+        parts = []
+        for name, seconds in sides:
+            low, high = min(seconds), max(seconds)
+            middle = statistics.median(seconds) * scale
+            parts.append(f"{name} {middle:.3f} {unit} ({low * scale:.3f} to {high * scale:.3f})")
+        return "   ".join(parts)
 
 
 def compare(

@@ -25,7 +25,8 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> str:
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure where the test runs: starting TensorFlow again takes seconds."""
     monkeypatch.setattr(
-        "tfrtool.loading.bench.in_own_process", lambda _path, function, *task: function(*task)
+        "tfrtool.loading.bench.in_own_process",
+        lambda _path, function, *task, **_progress: function(*task),
     )
 
 

@@ -9,7 +9,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, islice
@@ -287,23 +287,26 @@ def run_epochs(
 ) -> list[tuple[int, int, float, float]]:
     """Load epochs, and return the images, the sum of labels, seconds and CPU seconds of each.
 
-    The published pipelines have a new iterator for each epoch, as Keras' ``fit`` makes them;
-    tfrtool's has one for all, as ``tfrtool train`` has.
+    An iterator is for ``options.epochs``: for one epoch, as Keras' ``fit`` makes them, or for all.
     """
     from tfrtool.loading.corrupt import naming_damage
     from tfrtool.loading.pipeline import load
 
-    own, costs = options.recipe == "tfrtool", []
+    costs: list[tuple[int, int, float, float]] = []
+    iterator: Iterator[Any] = iter(())
     with naming_damage(dataset, options.split):
         start, cpu = time.perf_counter(), time.process_time()
-        batches = load(dataset, replace(options, epochs=epochs if own else 1))
-        whole, steps = iter(batches) if own else None, int(batches.cardinality())
-        for _ in range(epochs):
+        batches = load(dataset, options)
+        steps = int(batches.cardinality()) // options.epochs
+        for epoch in range(epochs):
+            if epoch % options.epochs == 0:
+                iterator = iter(batches)
+            is_last = (epoch + 1) % options.epochs == 0
             images, labels = 0, 0
-            iterator = islice(whole, steps // epochs) if whole is not None else iter(batches)
-            for _, numbers in iterator:
+            for _, numbers in islice(iterator, None if is_last else steps):
                 images, labels = images + len(numbers), labels + int(numbers.numpy().sum())
-            del iterator  # here a tuned pipeline waits for the tuner
+            if is_last:
+                iterator = iter(())  # here a tuned pipeline waits for the tuner
             now, used = time.perf_counter(), time.process_time()
             costs.append((images, labels, now - start, used - cpu))
             start, cpu = now, used
