@@ -81,6 +81,11 @@ def test_sql_loads_nothing_heavy(shard: Path) -> None:
     assert all_loaded_by([where, ask, [*ask, "--json"]], suspects) == (0, [])
 
 
+def test_statistics_load_no_pandas(shard: Path) -> None:
+    """Statistics of strings and numbers need Arrow, but nothing that makes it load pandas."""
+    assert loaded_by(["inspect", "stats", str(shard)], HEAVY) == (0, ["numpy", "pyarrow"])
+
+
 def test_resharding_loads_nothing_heavy(shard: Path, tmp_path: Path) -> None:
     """Copying records loads no library that decodes them."""
     words = ["reshard", str(shard), str(tmp_path / "out"), "--shuffle", "--workers", "1"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -46,12 +46,14 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.records.stream import total_bytes
 from tfrtool.sources.formats import parquet_reader
-from tfrtool.sources.formats.text_tables import TextTable
 from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting
 from tfrtool.storage.remote_path import AnyPath, with_copies
+
+if TYPE_CHECKING:
+    from tfrtool.sources.formats.text_tables import TextTable
 
 _RECORDS = "records"
 """The table of the shards."""
@@ -173,7 +175,9 @@ class _TextFile:
     paths: Sequence[str] = ()
 
     @cached_property
-    def _table(self) -> TextTable:
+    def _table(self) -> "TextTable":
+        from tfrtool.sources.formats.text_tables import TextTable
+
         return TextTable.scan(self.path)
 
     def schema(self, _: Collection[str]) -> pa.Schema:

@@ -41,11 +41,11 @@ class StringFold:
 
     def add(self, values: pa.Array, room: int = EXACT_VALUES) -> None:
         """Add a binary array without nulls."""
-        is_long = np.from_dlpack(pc.greater(pc.binary_length(values), LONGEST).cast(pa.uint8()))
+        is_long = np.from_dlpack(pc.binary_length(values)) > LONGEST
         # Long ones are not copied, and hardly ever come twice.
         found = Counter(_long_key(values[n].as_buffer()) for n in np.flatnonzero(is_long).tolist())
         if found:
-            values = values.take(numbers_array(np.flatnonzero(is_long == 0)))
+            values = values.take(numbers_array(np.flatnonzero(~is_long)))
         counted = values.value_counts()
         keys = (b"=" + value for value in counted.field("values").to_pylist())
         found.update(dict(zip(keys, counted.field("counts").to_pylist(), strict=True)))
