@@ -85,8 +85,12 @@ class ConvertTask(FileTask):
             batches = read_rows(target, [piece], self.after, Tally(), Faults(), written=True)
             return map(self._verified, batches)
 
+        done = 0
         for batch in read_back():
             found.add(batch)
+            if self.exploded is None:  # then rows are counted as work, and not records
+                count_work((done + batch.num_rows + 1) // 2 - (done + 1) // 2, RECORDS)
+                done += batch.num_rows
         if found == written:
             return
         expected = map(self._verified, self._batches(Tally(), Faults()))
@@ -126,6 +130,7 @@ class ConvertTask(FileTask):
 
         ``nulls`` counts structs that are null, by path, if the target has no such structs.
         """
+        passes, rows = (1 if self.verify == "none" else 2), 0
         if self.exploded is not None:
             yield from self._items(self.exploded, read, faults, on_note)
             return
@@ -138,7 +143,9 @@ class ConvertTask(FileTask):
             if not self.target.has_null_structs and type(columns) is FeatureColumns:
                 batch = without_null_structs(batch, columns, Counter() if nulls is None else nulls)
             yield batch
-            count_work(batch.num_rows, RECORDS)
+            # Reading the file back is the other half of the work.
+            count_work((rows + batch.num_rows) // passes - rows // passes, RECORDS)
+            rows += batch.num_rows
 
     def _rows(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are read, with the columns that no record stores."""
