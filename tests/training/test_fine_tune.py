@@ -59,6 +59,7 @@ def _frozen(size: int, classes: int) -> Any:
     return model
 
 
+@pytest.mark.more
 def test_frozen_layers_of_a_function_are_trained(few: Path, tmp_path: Path) -> None:
     """Those from the layer on, whatever the function froze; the layers before stay frozen."""
     options = small_options(few, model=_frozen, trainable="auto", epochs=1)
