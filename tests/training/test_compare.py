@@ -10,6 +10,8 @@ import pytest
 from tests.training.runs import small_options
 from tfrtool import UsageError, train
 from tfrtool.cli.commands.train_command import ratio_text, render_end
+from tfrtool.training.compare import comparable_runs
+from tfrtool.training.train_options import TrainOptions
 
 pytestmark = [pytest.mark.tf, pytest.mark.usefixtures("quick_base")]
 
@@ -45,6 +47,16 @@ def test_all_are_measured(few: Path) -> None:
     text = render_end(report)
     assert "\n  no-features " in text
     assert f"of the {report.speedup:.2g}x in total, the pipeline gives" in text
+
+
+@pytest.mark.parametrize("changes", [{}, {"autotune": True}, {"prefetch": 1, "cycle_length": 2}])
+def test_each_run_has_options_that_go_together(few: Path, changes: dict[str, Any]) -> None:
+    """The published ones have none of the caller's own pipeline."""
+    runs = comparable_runs(TrainOptions(**small_options(few, compare=True, **changes)))
+    assert [*runs] == ["naive", "notebook", "no-features", "tfrtool"]
+    for name in ("naive", "notebook"):
+        assert runs[name].recipe == name
+        assert not any(getattr(runs[name], option) for option in changes)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ _SAVES_NOTHING: dict[str, Any] = {
 _AS_PUBLISHED: dict[str, Any] = {
     **dict.fromkeys((*LOADER_KEYS.values(), "cache_directory")),
     **{"cache": "auto", "decode": "exact", "deterministic": True, "precision": "float32"},
+    "autotune": False,
 }
 
 
