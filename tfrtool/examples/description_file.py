@@ -30,7 +30,7 @@ def read_description(path: str | os.PathLike[str]) -> Schema:
     """Return the description in a file: Python source if its name ends in .py, otherwise JSON.
 
     Raises:
-        SchemaError: there is no valid description in it; the error has the path, and the line.
+        SchemaError: the file has no valid description; the error names its path and line.
         OSError: it can't be read, is not a regular file, or is too large.
     """
     is_source = os.fspath(path).lower().endswith(".py")

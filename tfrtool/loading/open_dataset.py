@@ -449,7 +449,7 @@ class _ClassLabels:
     def find_decoded_form(
         self, dataset: Dataset, names: Sequence[str] | None, width: int | None, decode: Any
     ) -> LabelForm:
-        """Return the classes of decoded labels, of which vectors have one for each value.
+        """Return the classes of decoded labels; a vector of labels has a value for each class.
 
         Without names in the metadata, they are the numbers up to the highest label of all records.
         """

@@ -118,15 +118,15 @@ class FrameScan:
         The first has this index; ``data`` is at this offset of the stream.
         """
         if native is None:
-            return self._find(data, position, stop, index, offset)
+            return self._find_in_python(data, position, stop, index, offset)
         found, crcs = native.scan(data, position, stop, self._limit, self._verify)
         starts = memoryview(found).cast("Q")
         return Frames(data, starts, memoryview(crcs).cast("I"), index, offset), starts[-1]
 
-    def _find(
+    def _find_in_python(
         self, data: bytes, position: int, stop: int, index: int, offset: int
     ) -> tuple[list[Record], int]:
-        """Do so in Python; the hot path of the whole tool where there is no native code.
+        """Find records in Python: the hot path of the whole tool where nothing is compiled.
 
         A record costs two CRCs, one copy of its payload, and as little else as Python allows: the
         CRC of a length that was met before is looked up, and a payload's CRC is unpacked together

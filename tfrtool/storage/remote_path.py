@@ -23,7 +23,7 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 Result = TypeVar("Result")
 
 Copies = Callable[[str], Store | None]
-"""Finds what reads the copy of an object, by its URL; None if there is no copy."""
+"""A function from the URL of an object to the store that reads its local copy, if there is one."""
 
 _copies: ContextVar[tuple[Copies, ...]] = ContextVar("copies", default=())
 

@@ -80,10 +80,10 @@ def _open_mirrored() -> Devices:
 
 
 class MirroredModel(MeasuredModel):
-    """A model of which each device takes a part of a batch, so that all images count equally.
+    """A model that is trained on several devices at once, so that all images count equally.
 
-    In Keras' own steps, all devices count equally. Of the last batch of an epoch, they may have
-    different numbers of images, or none.
+    Each device takes a part of a batch. In Keras' own steps, all devices count equally. Of the last
+    batch of an epoch, they may have different numbers of images, or none.
     """
 
     strategy: Any

@@ -1,5 +1,6 @@
 """What a model gets right and wrong on the images of a split, counted batch by batch."""
 
+import abc
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +91,7 @@ class ImageResult:
         return max((self.probabilities[name] for name in self.predicted), default=None)
 
 
-class _Tally:
+class _Tally(abc.ABC):
     """Counts the mistakes of a model, batch by batch."""
 
     def __init__(self, names: Sequence[str], numbers: Any, images: int, top_k: int) -> None:
@@ -106,9 +107,9 @@ class _Tally:
         for values, (shard, record) in zip(self._count(labels, scores), locations, strict=False):
             yield ImageResult(shard=shard, record=record, **values)
 
+    @abc.abstractmethod
     def _count(self, labels: Any, scores: Any) -> Iterator[dict[str, Any]]:
         """Count a batch, and yield the fields of each image's result."""
-        raise NotImplementedError
 
 
 class _ClassTally(_Tally):
@@ -137,9 +138,9 @@ class _ClassTally(_Tally):
                 "loss": loss,
             }
 
+    @abc.abstractmethod
     def _decide(self, labels: Any, scores: Any) -> tuple[Any, Any, Any]:
         """Return true and predicted classes, bool [n, classes], and losses, float64 [n]."""
-        raise NotImplementedError
 
     def _averages(self) -> list[float | None]:
         """Return the average precision of each class; none if it is not measured."""
