@@ -24,6 +24,7 @@ from tfrtool.examples.example import encode_example
 from tfrtool.loading.labels import Task
 from tfrtool.training.saved_model import load_model
 from tfrtool.training.scores import EpochScores
+from tfrtool.training.tasks import TASKS
 
 pytestmark = pytest.mark.tf
 
@@ -182,6 +183,11 @@ def _mean(truths: Any, scores: Any) -> float:
     found = EpochScores(len(truths))
     found.add(truths, scores)
     return found.mean()
+
+
+def test_every_task_says_how_it_is_trained() -> None:
+    """None is missing, which would show at its first use only."""
+    assert {*TASKS} == {*Task}
 
 
 def test_too_many_scores_are_not_kept(monkeypatch: pytest.MonkeyPatch, tf: Any) -> None:
