@@ -1,6 +1,6 @@
 """How a dataset appears in a store: claimed, uploaded, committed.
 
-docs/writing-to-stores.md has the steps, from the claim to the commit. A writer whose claim was
+docs/stores.md has the steps, from the claim to the commit. A writer whose claim was
 taken over ends before its next shard; no clock is compared. Nothing relies on a listing where a
 request for an object is enough.
 """
