@@ -80,7 +80,7 @@ def test_conversion_formats_are_choices() -> None:
 
 
 def test_statistics_are_documented() -> None:
-    """The section on `inspect stats` of docs/json.md has each key of a feature and of numbers."""
+    """The section on `inspect stats` of docs/commands/inspect.md has each key of a feature and of numbers."""
     keys = set(NumberFold().to_json())
     for dtype in DType:
         fold = FeatureFold()
@@ -89,9 +89,9 @@ def test_statistics_are_documented() -> None:
             fold.numbers[name].merge(NumberFold())
         feature = fold.to_json(FeatureKey(b"x", is_list=True, dtype=dtype), 1, ())
         keys |= {*feature, *feature["images"]}
-    section = (DOCS / "json.md").read_text("utf-8").split("\n### inspect stats\n")[1]
+    section = (DOCS / "commands/inspect.md").read_text("utf-8").split("\n### inspect stats\n")[1]
     section = section.split("\n### ")[0]
     expect_none(
         [f"`{key}`" for key in sorted(keys) if f"`{key}`" not in section],
-        "Each statistic is a key in the tables under inspect stats of docs/json.md:",
+        "Each statistic is a key in the tables under inspect stats of docs/commands/inspect.md:",
     )

@@ -134,7 +134,7 @@ class FeatureFold:
             self.numbers[name].merge(numbers, room)
 
     def to_json(self, key: FeatureKey, records: int, labels: Sequence[str]) -> Json:
-        """Return what was seen of the feature, as docs/json.md describes it."""
+        """Return what was seen of the feature, as docs/commands/inspect.md describes it."""
         shown = {name: fold.to_json() for name, fold in self.numbers.items()}
         data: Json = {
             "name": key.name,
