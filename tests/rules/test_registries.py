@@ -80,7 +80,7 @@ def test_conversion_formats_are_choices() -> None:
 
 
 def test_statistics_are_documented() -> None:
-    """The section on `inspect stats` of docs/commands/inspect.md has each key of a feature and of numbers."""
+    """Docs of `inspect stats` have each key of a feature and of numbers."""
     keys = set(NumberFold().to_json())
     for dtype in DType:
         fold = FeatureFold()

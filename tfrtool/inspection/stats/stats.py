@@ -31,7 +31,7 @@ class StatsReport:
         shards: number of shards read.
         records: number of records included.
         payload: type of the payloads: SequenceExample if any record has feature lists.
-        features: statistics of each feature, described in docs/commands/inspect.md. A feature whose type
+        features: statistics of each feature, see docs/commands/inspect.md. A feature whose type
             differs between records is listed once for each type.
         skipped: number of features, counted once per batch, that are not included because there are
             too many different names.
