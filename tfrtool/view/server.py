@@ -16,17 +16,12 @@ from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
 from tfrtool.inspection.table.record_query import select_records
 from tfrtool.view.guard import ACCEPT, HEADERS, Guard
 from tfrtool.view.live import Live
-from tfrtool.view.pages import (
-    LARGE,
-    PageAddress,
-    number_of,
-    overview_page,
-    parse_record_key,
-    progress,
-    record_page,
-    records_page,
-)
+from tfrtool.view.overview_page import overview_page
+from tfrtool.view.page_address import PageAddress, number_of, parse_record_key
+from tfrtool.view.page_frame import progress
 from tfrtool.view.pieces import environment
+from tfrtool.view.record_page import LARGE, record_page
+from tfrtool.view.records_page import records_page
 from tfrtool.view.steps import cameras_of, values_of
 
 _LOG = logging.getLogger(__name__)

@@ -1,0 +1,20 @@
+"""The page of all records: the sections of the report, with links to the records."""
+
+from tfrtool.view.live import Live
+from tfrtool.view.page_address import THUMBS, PageAddress, picture_url
+from tfrtool.view.page_frame import render_page
+from tfrtool.view.pieces import SECTIONS, Links, section
+
+
+def overview_page(live: Live) -> str:
+    """Render the sections of the report, with links to the records."""
+    asked = PageAddress({}, has_images=live.found.has_images)
+    if live.overview[0] != live.version:
+        links = Links(
+            lambda row: picture_url(row, THUMBS["s"]),
+            lambda shard, record: f"/record/{shard}/{record}",
+            lambda **filters: asked.url(**filters),
+        )
+        shown = {name: section(name, live.found, links) for name in SECTIONS}
+        live.overview = live.version, {name: html for name, html in shown.items() if html}
+    return render_page(live, "overview", sections=live.overview[1], titles=SECTIONS)

@@ -1,0 +1,82 @@
+"""What the addresses of the viewer's pages ask for."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from tfrtool.errors import UsageError
+from tfrtool.inspection.table.record_query import Question, RecordKey, Row
+
+THUMBS = {"s": 96, "m": 160, "l": 320}
+"""Longest side of thumbnails, in pixels."""
+
+_PAGE = {"s": 120, "m": 60, "l": 24, "table": 100}
+"""Records per page."""
+
+_KNOWN = ("where", "was", "text", "split", "label", "shard", "fault", "size", "copies", "like",
+          "marked", "sort", "descending", "page", "n", "thumb", "view", "all")  # fmt: skip
+
+
+class PageAddress:
+    """What an address asks for.
+
+    Attributes:
+        parameters: its query parameters, without unknown and empty ones.
+        question: the same as a question.
+        page: number of the page, from 1.
+        thumb: size of thumbnails.
+        count: records per page.
+    """
+
+    def __init__(self, query: Mapping[str, str], *, has_images: bool) -> None:
+        """Read the parameters; `UsageError` if a number isn't one."""
+        self.parameters = {
+            name: query[name].replace("\0", "")
+            for name in _KNOWN
+            if name in query and (query[name].strip() or name == "split")
+        }
+        parameters = self.parameters
+        copies = parameters.get("copies")
+        self.page = max(1, min(number_of(parameters.get("page", "1")), 10**9))
+        self.question = Question(
+            where=parameters.get("where", ""),
+            text=parameters.get("text", ""),
+            split=parameters.get("split"),
+            label=parameters.get("label"),
+            shard=number_of(parameters["shard"]) if "shard" in parameters else None,
+            fault=parameters.get("fault"),
+            size=number_of(parameters["size"]) if "size" in parameters else None,
+            copies=copies if copies in (None, "any") else parse_record_key(copies),
+            like=parse_record_key(parameters["like"]) if "like" in parameters else None,
+            marked={"1": True, "0": False}.get(parameters.get("marked", "")),
+            sort=parameters.get("sort", ""),
+            descending=parameters.get("descending") == "1",
+        )
+        self.thumb = parameters.get("thumb", "m") if parameters.get("thumb", "m") in THUMBS else "m"
+        self.as_table = not has_images or parameters.get("view") == "table"
+        self.count = _PAGE["table" if self.as_table else self.thumb]
+
+    def url(self, path: str = "/", /, **changes: Any) -> str:
+        """Return an address with some parameters changed; None removes one."""
+        merged = self.parameters | {"page": None, "n": None, "was": None} | changes
+        parameters = {name: value for name, value in merged.items() if value is not None}
+        return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+def number_of(text: str) -> int:
+    """Return a number in an address; `UsageError` if it isn't one."""
+    if re.fullmatch("[0-9]{1,18}", text) is None:
+        raise UsageError("invalid number in the address")
+    return int(text)
+
+
+def parse_record_key(text: str) -> RecordKey:
+    """Return the shard and the record that a text like "3/12" names."""
+    shard, _, record = text.partition("/")
+    return number_of(shard), number_of(record)
+
+
+def picture_url(row: Row, box: int) -> str:
+    """Return the address of an image."""
+    return f"/image/{row.shard}/{row.offset}?box={box}"
