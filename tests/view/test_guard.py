@@ -105,16 +105,43 @@ def test_only_the_right_token_lets_in(query: str) -> None:
 
 def test_the_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_have() -> None:
     """It leaves the address at once."""
-    one, other = guard(), guard()
+    one, other = guard(), Guard(_let_in, hosts=("127.0.0.1",), token="another")
     answer = ask(one, "/", f"token={TOKEN}", headers=[("host", HOST)])
     assert answer.status == 303
     held = dict(answer.headers)
     assert held["location"] == "/"
     assert held["set-cookie"] == f"{one.cookie}={TOKEN}; Path=/; HttpOnly; SameSite=Strict"
-    # Cookies don't know ports: two viewers have two names.
+    # Cookies don't know ports: two viewers have two names, and each has the same after a restart.
     assert one.cookie != other.cookie
+    assert one.cookie == guard().cookie
+    lasting = Guard(_let_in, hosts=("127.0.0.1",), token=TOKEN, cookie_seconds=60)
+    answer = ask(lasting, "/", f"token={TOKEN}", headers=[("host", HOST)])
+    assert dict(answer.headers)["set-cookie"] == f"{held['set-cookie']}; Max-Age=60"
     # The token is taken at the page's own address only.
     assert ask(one, "/api/state", f"token={TOKEN}", headers=[("host", HOST)]).status == 403
+
+
+def test_people_get_a_page_with_the_address_to_try_again() -> None:
+    """It leads to the viewer alone, without a token; what is public needs none, but a good host."""
+    one = Guard(
+        _let_in, hosts=("127.0.0.1",), token=TOKEN, locked_page="<{}>".format, public=("/p",)
+    )
+    html = ("accept", "text/html,*/*")
+    for path, query, site, shown in (
+        ("/record/0/1", "a=<b>&token=wrong", "none", b"</record/0/1?a=%3Cb%3E>\n"),
+        ("/record/0/1", "", "cross-site", b"</record/0/1>\n"),
+        ("//evil.example/x", "", "none", b"</>\n"),
+        ("/\\evil.example", "", "none", b"</%5Cevil.example>\n"),
+        ('/"><script>', "", "none", b"</%22%3E%3Cscript%3E>\n"),
+    ):
+        headers = [("host", HOST), ("sec-fetch-site", site), html]
+        answer = ask(one, path, query, headers=headers)
+        assert (answer.status, answer.body) == (403, shown)
+        assert dict(answer.headers)["content-type"].startswith("text/html")
+    assert ask(one, "/p", headers=[("host", HOST)]).body == b"secret"
+    assert ask(one, "/p", headers=[("host", "evil.example")]).status == 403
+    refused = ask(one, "/x", headers=[("host", HOST), html], method="POST")
+    assert (refused.status, refused.body[:4]) == (403, b"open")
 
 
 def test_what_else_this_machine_has_set_as_cookies_does_not_matter() -> None:

@@ -1,9 +1,7 @@
 """Marked records, in a file of the user's that ``tfrtool filter --drop`` reads."""
 
 import hashlib
-import os
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,18 +12,12 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.inspection.table.record_query import RecordKey
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.remote_path import AnyPath
+from tfrtool.view.user_folders import user_folder
 
 
 def marks_folder() -> Path:
     """Return the folder for lists of marks in the user's data folder."""
-    home = Path.home()
-    if sys.platform == "win32":
-        data = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        data = home / "Library" / "Application Support"
-    else:
-        data = os.environ.get("XDG_DATA_HOME") or home / ".local" / "share"
-    return Path(data) / "tfrtool" / "marks"
+    return user_folder("XDG_DATA_HOME", ".local/share", "marks")
 
 
 class Marks:

@@ -1,10 +1,10 @@
 """The local server of the viewer: addresses, and how many requests run at once."""
 
 import logging
-import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,7 +14,7 @@ from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable, reaso
 from tfrtool.images.pixels import encoded
 from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
 from tfrtool.inspection.table.record_query import select_records
-from tfrtool.view.guard import ACCEPT, HEADERS, Guard
+from tfrtool.view.guard import ACCEPT, HEADERS, LOCAL_ADDRESS, Guard
 from tfrtool.view.live import Live
 from tfrtool.view.overview_page import overview_page
 from tfrtool.view.page_address import PageAddress, number_of, parse_record_key
@@ -142,7 +142,7 @@ def application(live: Live) -> Any:
         if "script" in form:
             return PlainTextResponse(f"{len(live.marks.records):,} marked")
         back = form.get("back", ["/"])[0]
-        return RedirectResponse(back if re.fullmatch(r"/(?![/\\])[!-~]*", back) else "/", 303)
+        return RedirectResponse(back if LOCAL_ADDRESS.fullmatch(back) else "/", 303)
 
     async def change_marks(request: Request) -> Response:
         body = (await request.body()).decode("utf-8", "replace")
@@ -165,11 +165,24 @@ def application(live: Live) -> Any:
     )
 
 
+def _locked_page(address: str) -> str:
+    """Return the page that explains which address to open instead."""
+    return str(environment().get_template("locked.html").render(href=address))
+
+
 def _numbers(parameters: Mapping[str, str], names: str) -> list[int]:
     return [number_of(parameters[name]) for name in names.split()]
 
 
-def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[str], None]) -> None:
+def serve(
+    live: Live,
+    *,
+    host: str,
+    port: int,
+    token: str,
+    cookie_seconds: int | None = None,
+    on_ready: Callable[[str], None],
+) -> None:
     """Serve the pages until the process is interrupted, as by Ctrl-C.
 
     Args:
@@ -177,11 +190,38 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         host: the address to listen at.
         port: the port; 0 takes a free one.
         token: what a browser must know.
+        cookie_seconds: how long it remembers the token; None for until it is closed.
         on_ready: called with the address to open.
 
     Raises:
         UsageError: the address can't be listened on.
     """
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            live.interrupt()  # it waits for answers
+            super().handle_exit(sig, frame)
+
+    host = host or "0.0.0.0"
+    with _listener(host, port) as listener:
+        host_name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        guard = Guard(
+            application(live),
+            hosts={host, host_name, "localhost", "127.0.0.1", "::1"},
+            token=token,
+            cookie_seconds=cookie_seconds,
+            locked_page=_locked_page,
+            public=("/static/style.css",),
+        )
+        shown = f"[{host_name}]" if ":" in host_name else host_name
+        on_ready(f"http://{shown}:{listener.getsockname()[1]}/?token={token}")
+        live.start()  # not before: the first page has both cores until then
+        Server(_configuration(guard)).run(sockets=[listener])
+
+
+def _configuration(guard: Guard) -> Any:
+    """Return the settings of the server of a guarded application."""
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -193,12 +233,25 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
             timer = self.loop.call_later(_TOKEN_SECONDS, transport.abort)
             self.app_state = {**self.app_state, ACCEPT: timer.cancel}
 
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            live.interrupt()  # it waits for answers
-            super().handle_exit(sig, frame)
+    return uvicorn.Config(
+        guard,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+        ws="none",
+        server_header=False,
+        headers=list(HEADERS.items()),
+        proxy_headers=False,
+        http=GuardedProtocol,
+    )
 
-    host = host or "0.0.0.0"
+
+@contextmanager
+def _listener(host: str, port: int) -> Iterator[socket.socket]:
+    """Give a socket that listens; `UsageError` if the address can't be listened on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -208,23 +261,4 @@ def serve(live: Live, *, host: str, port: int, token: str, on_ready: Callable[[s
         except (OSError, ValueError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else reason_of(error)
             raise UsageError(f"can't listen on {host}:{port}: {reason}") from error
-        host_name = socket.gethostname() if host in ("0.0.0.0", "::") else host
-        hosts = {host, host_name, "localhost", "127.0.0.1", "::1"}
-        config = uvicorn.Config(
-            Guard(application(live), hosts=hosts, token=token),
-            log_level="critical",
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=_CONNECTIONS,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=1,
-            ws="none",
-            server_header=False,
-            headers=list(HEADERS.items()),
-            proxy_headers=False,
-            http=GuardedProtocol,
-        )
-        shown = f"[{host_name}]" if ":" in host_name else host_name
-        on_ready(f"http://{shown}:{listener.getsockname()[1]}/?token={token}")
-        live.start()  # not before: the first page has both cores until then
-        Server(config).run(sockets=[listener])
+        yield listener

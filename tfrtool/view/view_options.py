@@ -37,7 +37,11 @@ class ViewOptions(AsStoredOption):
         metavar="ADDRESS",
     )
     port: int = option(
-        0, "Port to listen on; 0 picks a free one.", metavar="PORT", least=0, most=65535
+        0,
+        "Port to listen on, at which bookmarks work after a restart; 0 picks a free one.",
+        metavar="PORT",
+        least=0,
+        most=65535,
     )
     open: bool = option(True, "Open the page in your browser.", cli="--open/--no-open")
     workers: int = option(

@@ -31,11 +31,11 @@ def view_command(
     press Ctrl-C. The address of the page contains a secret token. Records that you mark are in
     a list for tfrtool filter, in your data folder. Shards and their folders are never changed.
     """
-    import secrets
     import webbrowser
 
     from tfrtool.view.live import Live
     from tfrtool.view.server import serve
+    from tfrtool.view.stored_token import TOKEN_DAYS, new_token, stored_token
 
     def ready(url: str) -> None:
         emit({"url": url}) if as_json else note(f"{url} (press Ctrl-C to stop)")
@@ -48,8 +48,16 @@ def view_command(
     live = Live(found, workers=workers, as_stored=as_stored, types=types)
     for text in live.found.notes:
         note(text)
+    is_stored = port != 0 and host in _HERE
     try:
-        serve(live, host=host, port=port, token=secrets.token_urlsafe(24), on_ready=ready)
+        serve(
+            live,
+            host=host,
+            port=port,
+            token=stored_token(live.found.arguments, port) if is_stored else new_token(),
+            cookie_seconds=TOKEN_DAYS * 86400 if is_stored else None,
+            on_ready=ready,
+        )
     finally:
         live.close()
     return Outcome.FINE
