@@ -30,6 +30,7 @@ from tfrtool.training.saved_model import (
     load_model,
     save_model,
 )
+from tfrtool.training.worst_mistakes import original_pictures
 
 pytestmark = pytest.mark.tf
 
@@ -226,6 +227,25 @@ def test_command(
     (tmp_path / "ckpt-1.data-00000-of-00001").touch()
     assert main(["evaluate", str(noise), str(tmp_path)]) == 1
     assert f"{noise}/model.keras: can't be read" in capfd.readouterr().err
+
+
+def test_a_slice_of_a_split(saved: SavedModel, noise: Path, tmp_path: Path) -> None:
+    """Its records have the numbers and the predictions that they have in the whole split."""
+    whole, half = (
+        tfrtool.evaluate(saved, noise, split=split, out=tmp_path / split, top_losses=93)
+        for split in ("train", "train[-50%:]")
+    )
+    lines = _lines(tmp_path / "train[-50%:]")
+    assert lines == _lines(tmp_path / "train")[-46:]
+    assert half.images == len(lines) == 46
+    dataset, worst = tfrtool.dataset(noise), half.most_wrong[0]
+    pictures = [
+        original_pictures(dataset, split, [(worst, position)])[0].image
+        for split, position in (("train", 60), ("train[50:80]", 10), ("train", 10))
+    ]
+    first, same, other = (image.tobytes() for image in pictures if image)
+    assert first == same != other
+    assert worst in whole.most_wrong
 
 
 def test_worst_mistakes_are_dropped_by_their_list(

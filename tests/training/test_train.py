@@ -79,6 +79,15 @@ def test_several_splits_are_one(tmp_path: Path) -> None:
             train(**options | {"split": split})
 
 
+def test_slices_of_one_split(pets: Path) -> None:
+    """Parts of a split are trained and validated on, if they have no record in common."""
+    options = small_options(pets, split="train[:80%]", validation="train[80%:]")
+    plan = planned(**options)
+    assert (plan.train_images, plan.validation_images) == (124, 31)
+    with pytest.raises(UsageError, match="'train' can't be used for both"):
+        planned(**options | {"validation": "train[79%:]"})
+
+
 def _check_epochs(report: TrainReport) -> None:
     for epoch in report.epochs:
         assert 0 <= epoch.logs["accuracy"] <= 1

@@ -225,6 +225,8 @@ def bench(path: Paths, options: BenchOptions) -> BenchReport:
     dataset = opened(path, options)
     whole = dataset.local_split(split)
     count = 1 + sum(total < options.limit for total in accumulate(whole.lengths))
+    if whole.ranges:  # which may have no records of the first shards
+        count = len(whole.shards)
     part = replace(whole, shards=whole.shards[:count], lengths=whole.lengths[:count])
     dataset = replace(dataset, splits={split: part}, shard_cache=None)
     request = CacheRequest(
@@ -252,7 +254,7 @@ def bench(path: Paths, options: BenchOptions) -> BenchReport:
         for name, one in chosen.items()
         if name not in skipped and (name != "tfrtool" or cache != "none")
     }
-    tiny = replace(part, shards=part.shards[:1], lengths=part.lengths[:1])
+    tiny = replace(part, shards=part.shards[:1], lengths=part.lengths[:1], ranges=())
     small = replace(dataset, splits={split: tiny})
     warm_up = partial(run_epochs, small, replace(loading, image_size=_TINY), 1)
     results, _ = measure_in_turn(

@@ -1,13 +1,15 @@
 """The shards of a dataset by split, and how their images and labels are stored."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, starmap
 from typing import Any
 
 from tfrtool.errors import DatasetError, UsageError, printable, some_of
 from tfrtool.examples.dataset_files import SplitFiles, find_files
 from tfrtool.loading.labels import LabelForm, Task
+from tfrtool.loading.split_ranges import Range, join_ranges, parse_parts
 from tfrtool.loading.user_function import find_function
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error, count_shard
@@ -22,29 +24,35 @@ DECODES = "a function of a serialized record that returns an image and a label"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Shards of a split.
+    """Shards of a split, or of parts of splits.
 
     Attributes:
-        name: name of the split.
+        name: name of the split, or of the parts, such as "train[:80%]".
         shards: paths of the shards that have records, in order.
         lengths: number of records in each shard, as counted in the files.
         compression: compression of all shards.
+        ranges: positions of its records among those of all shards; () for all of them.
     """
 
     name: str
     shards: tuple[AnyPath, ...]
     lengths: tuple[int, ...]
     compression: Compression
+    ranges: tuple[Range, ...] = ()
 
     @property
     def records(self) -> int:
         """Total number of records."""
-        return sum(self.lengths)
+        return sum(end - first for first, end in self.ranges) or sum(self.lengths)
 
     @property
     def record_bytes(self) -> float:
         """Mean size of a record on disk, including framing, in bytes."""
-        return sum(shard.stat().st_size for shard in self.shards) / self.records
+        return sum(shard.stat().st_size for shard in self.shards) / sum(self.lengths)
+
+    def positions(self) -> Iterator[int]:
+        """Yield the position of each record among those of all shards."""
+        return chain.from_iterable(starmap(range, self.ranges or [(0, self.records)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,28 +158,63 @@ class DatasetFacts(Shown):
         }
 
     def split_names(self, name: str) -> tuple[str, ...]:
-        """Return the splits that a name stands for: one, or several that are joined by commas."""
-        if name in self.splits or "," not in name:
-            return (name,)
-        names = tuple(part.strip() for part in name.split(","))
-        if len({*names}) < len(names):
-            raise UsageError(f"{name!r} names a split twice", path=self.directory)
-        return names
+        """Return the splits of which a name such as "f0,f1" or "train[:80%]" means records."""
+        parts = parse_parts(name, {*self.splits, *self.empty_splits})
+        return tuple(dict.fromkeys(part.name for part in parts))
 
     def split(self, name: str) -> Split:
-        """Return a split by name, or several such as "f0,f1" as one.
+        """Return a split by name, or parts of splits such as "f0,f1" or "train[:80%]" as one.
 
         It is a `UsageError` if one does not exist or has no records.
         """
-        names = self.split_names(name)
-        if len(names) > 1:
-            return _joined(name, [self.split(part) for part in names])
-        if name in self.splits:
-            return self.splits[name]
-        problem = f"split {name!r} has no records" if name in self.empty_splits else None
-        raise UsageError(
-            problem or f"no split {name!r}", path=self.directory, expected=" or ".join(self.splits)
+        ranges = {split: parts for split, parts in self._ranges(name).items() if parts}
+        if not ranges:
+            raise UsageError(f"{name!r} has no records", path=self.directory)
+        splits = [self.splits[split] for split in ranges]
+        kinds = {split.compression.value for split in splits}
+        if len(kinds) > 1:
+            what = f"splits {name!r} have different compressions"
+            raise UsageError(what, found=", ".join(sorted(kinds)))
+        wanted, start = list[Range](), 0
+        for split, parts in zip(splits, ranges.values(), strict=True):
+            wanted += [(start + first, start + end) for first, end in parts]
+            start += split.records
+        if len(splits) == 1 and wanted == [(0, start)]:
+            return splits[0]
+        joined = join_ranges(wanted) or ()
+        return Split(
+            name=name,
+            shards=tuple(shard for split in splits for shard in split.shards),
+            lengths=tuple(length for split in splits for length in split.lengths),
+            compression=splits[0].compression,
+            ranges=() if joined == ((0, start),) else joined,
         )
+
+    def shared_split(self, name: str, other: str) -> str | None:
+        """Return a split of which two names mean the same records, or None."""
+        ranges, others = self._ranges(name), self._ranges(other)
+        for split in ranges.keys() & others.keys():
+            if join_ranges([*ranges[split], *others[split]]) is None:
+                return split
+        return None
+
+    def _ranges(self, name: str) -> dict[str, tuple[Range, ...]]:
+        """Return the positions of the records that a name means, by split."""
+        found = dict[str, list[Range]]()
+        for part in parse_parts(name, {*self.splits, *self.empty_splits}):
+            if part.name not in self.splits:
+                is_empty = part.name in self.empty_splits
+                what = f"split {part.name!r} has no records" if is_empty else None
+                raise UsageError(
+                    what or f"no split {part.name!r}",
+                    path=self.directory,
+                    expected=" or ".join(self.splits),
+                )
+            found.setdefault(part.name, []).append(part.positions(self.splits[part.name].records))
+        ranges = {split: join_ranges(parts) for split, parts in found.items()}
+        if None in ranges.values():
+            raise UsageError(f"{name!r} names records of a split twice", path=self.directory)
+        return {split: parts or () for split, parts in ranges.items()}
 
     def local_split(self, name: str) -> Split:
         """Return a split whose shards are local files; remote shards are downloaded and checked.
@@ -199,20 +242,6 @@ class DatasetFacts(Shown):
                 raise DatasetError(what, path=shard, expected=expected, found=found)
             files.append(file)
         return replace(split, shards=tuple(files))
-
-
-def _joined(name: str, splits: Sequence[Split]) -> Split:
-    """Return splits as one, in their order."""
-    kinds = {split.compression.value for split in splits}
-    if len(kinds) > 1:
-        what = f"splits {name!r} have different compressions"
-        raise UsageError(what, found=", ".join(sorted(kinds)))
-    return Split(
-        name=name,
-        shards=tuple(shard for split in splits for shard in split.shards),
-        lengths=tuple(length for split in splits for length in split.lengths),
-        compression=splits[0].compression,
-    )
 
 
 _UNNAMED, _OTHERS = "train", "all"

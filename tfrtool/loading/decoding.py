@@ -67,7 +67,7 @@ def reader(
 
     Before a shard is first read, its images are checked: TensorFlow's decoders have no limits.
     Whether a record is held out, and which worker it belongs to, depends only on its position among
-    all records of the split. Each worker has a range of them.
+    all records of the split, or of the slices that were chosen. Each worker has a range of them.
     """
     paths = tf.constant([os.fsencode(path) for path in split.shards])
 
@@ -79,14 +79,17 @@ def reader(
         shard = tf.ensure_shape(tf.numpy_function(check, [shard], tf.int64), [])
         return tf.data.TFRecordDataset(paths[shard], TF_TYPES[split.compression])
 
-    if options.holdout is None and options.limit is None and workers == 1:
+    if options.holdout is None and options.limit is None and workers == 1 and not split.ranges:
         return records_of
     held_before = np.arange(split.records + 1) * options.count_held(split.records) // split.records
-    wanted = (np.diff(held_before) > 0) == options.held_out
     bounds = np.cumsum((0, *split.lengths))
+    wanted = np.zeros(bounds[-1], np.bool_)
+    for first, end in split.ranges or [(0, bounds[-1])]:
+        wanted[first:end] = True
+    wanted[wanted] = (np.diff(held_before) > 0) == options.held_out
     if options.limit is not None:
         wanted = _limited(wanted, bounds, options.limit)
-    chosen = np.zeros(split.records, np.bool_)
+    chosen = np.zeros(bounds[-1], np.bool_)
     chosen[np.array_split(np.flatnonzero(wanted), workers)[worker]] = True
     starts, belongs = tf.constant(bounds), tf.constant(chosen)
     counts = tf.constant(np.diff(np.cumsum((0, *chosen))[bounds]))
@@ -94,7 +97,7 @@ def reader(
     def read(shard: Tensor) -> TfDataset:
         numbered = records_of(shard).enumerate(starts[shard])
         mine = numbered.filter(lambda number, _record: belongs[number])
-        if options.limit is not None:  # the rest of a shard is not read
+        if options.limit is not None or split.ranges:  # the rest of a shard is not read
             mine = mine.take(counts[shard])
         return mine.map(lambda _number, record: record)
 

@@ -268,7 +268,10 @@ class OpenOptions(FeatureOptions):
 class LoadOptions(PipelineOptions):
     """How records become batches of images and labels."""
 
-    split: str = _load("train", "name of the split.")
+    split: str = _load(
+        "train",
+        'name of the split, or several as one, or slices as in TFDS: "train[:80%]+test[10:20]".',
+    )
     _: KW_ONLY
     image_size: ImageSize = _load(
         ..., "size to which images are resized, in pixels: N for N x N, or (width, height)."

@@ -43,7 +43,8 @@ class EvaluateOptions(OwnModelOptions, OpenOptions, BatchOptions):
 
     split: str | None = option(
         None,
-        "Split to evaluate on, or several as one.  [default: test, validation or the only one]",
+        "Split to evaluate on, or several as one, or slices such as train[80%:].  [default: test, "
+        "validation or the only one]",
         metavar="NAME[,NAME...]",
         group="Dataset",
         common=True,

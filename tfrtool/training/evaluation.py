@@ -294,9 +294,14 @@ def _record_places(read: Split, original: Split) -> Iterator[tuple[AnyPath, int 
     """Yield the shard and the number of each record; None in a copy without damaged records."""
     own = {*original.shards}
     by_name = {path.name: path for path in original.shards}
+    positions, start = read.positions(), 0
+    position = next(positions, None)
     for path, length in zip(read.shards, read.lengths, strict=True):
-        for record in range(length):
+        while position is not None and position < start + length:
+            record = position - start
             yield (path, record) if path in own else (by_name.get(path.name, path), None)
+            position = next(positions, None)
+        start += length
 
 
 def _check_folder(folder: Path, *, overwrite: bool) -> None:

@@ -153,7 +153,9 @@ class TrainOptions(OpenOptions, PipelineOptions):
     dataset: Any = None
     _: KW_ONLY
     split: str = _dataset(
-        "train", "Split to train on, or several as one.", metavar="NAME[,NAME...]"
+        "train",
+        "Split to train on, or several as one, or slices as in TFDS, such as train[:80%].",
+        metavar="NAME[,NAME...]",
     )
     validation: str | float | None = _dataset(
         None,

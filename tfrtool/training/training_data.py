@@ -108,9 +108,9 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
         training = replace(training, holdout=options.validation)
         parts = (training, replace(training, held_out=True))
     elif (name := _validation_split(dataset, options)) is not None:
-        both = {*dataset.split_names(options.split)}.intersection(dataset.split_names(name))
-        if both:
-            what = f"split {min(both)!r} can't be used for both training and validation"
+        shared = dataset.shared_split(options.split, name)
+        if shared is not None:
+            what = f"split {shared!r} can't be used for both training and validation"
             raise UsageError(what)
         parts = (training, replace(training, split=name))
     for part in parts:

@@ -29,8 +29,9 @@ def original_pictures(
     dataset: DatasetFacts, name: str, mistakes: Sequence[tuple[ImageResult, int]]
 ) -> list[Picture]:
     """Return the first images by their positions in a split, at their stored proportions."""
-    positions = [position for _, position in mistakes[:_MOST_DRAWN]]
     split, start = dataset.local_split(name), 0
+    in_shards = [*split.positions()] if split.ranges else range(split.records)
+    positions = [in_shards[number] for _, number in mistakes[:_MOST_DRAWN]]
     record = [tf.TensorSpec([], tf.string)]
     decode = tf.function(record_decoder(dataset), record, autograph=False)
     pictures: dict[int, Picture] = {}
