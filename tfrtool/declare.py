@@ -15,11 +15,21 @@ in docs/commands.
 import enum
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import wraps
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache, wraps
 from types import MappingProxyType
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 from typing import overload as overload_of
 
 from tfrtool.errors import UsageError, suggestion
@@ -118,19 +128,45 @@ def option(
     return field(default=MISSING if default is ... else default, metadata={_KEY: spec})
 
 
-def declared(options: Any) -> Iterator[tuple[Field[Any], OptionSpec]]:
-    """Yield the fields of a dataclass that are options, with what is declared about them."""
+class DeclaredOption(NamedTuple):
+    """A field that is an option, and what follows from its declaration.
+
+    Attributes:
+        name: name of the field.
+        type: type of the field.
+        default: default value; ``MISSING`` if the option is required.
+        spec: what `option` declares about it.
+        flag: its name as the user types it; for Python alone, as in Python.
+        choices: the values that its type allows: the words, or the members; () for others.
+        is_flag: whether it takes no value.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    spec: OptionSpec
+    flag: str
+    choices: tuple[Any, ...]
+    is_flag: bool
+
+
+def _declared(options: Any) -> tuple[DeclaredOption, ...]:
+    found = []
     for one in fields(options):
-        if _KEY in one.metadata:
-            yield one, one.metadata[_KEY]
+        spec: OptionSpec | None = one.metadata.get(_KEY)
+        if spec is not None:
+            flag = one.name if spec.cli is None else f"--{one.name.replace('_', '-')}"
+            flag = re.split("[|/]", spec.cli)[0] if spec.cli else flag
+            is_flag = one.type is bool and not spec.metavar
+            choices = choices_of(one.type)
+            found.append(
+                DeclaredOption(one.name, one.type, one.default, spec, flag, choices, is_flag)
+            )
+    return tuple(found)
 
 
-def option_flag(option_field: Field[Any], spec: OptionSpec) -> str:
-    """Return the name of an option as the user types it; for Python alone, as in Python."""
-    if spec.cli is None:
-        return option_field.name
-    names = re.split("[|/]", spec.cli) if spec.cli else [f"--{option_field.name.replace('_', '-')}"]
-    return names[0]
+declared: Callable[[Any], tuple[DeclaredOption, ...]] = cache(_declared)
+"""Returns the fields of a dataclass that are options."""
 
 
 def choices_of(kind: Any) -> tuple[Any, ...]:
@@ -153,15 +189,14 @@ class Options:
     """Base of the options of verbs: checks choices and ranges, and takes words for members."""
 
     def __post_init__(self) -> None:
-        for option_field, spec in declared(self):
-            value = getattr(self, option_field.name)
-            if value is None and option_field.default is None:
+        for one in declared(type(self)):
+            value, spec = getattr(self, one.name), one.spec
+            if value is None and one.default is None:
                 continue
-            if choices := choices_of(option_field.type):
-                choice = as_choice(choices, value, option_flag(option_field, spec))
-                object.__setattr__(self, option_field.name, choice)
+            if one.choices:
+                object.__setattr__(self, one.name, as_choice(one.choices, value, one.flag))
             elif (spec.least, spec.most, spec.above) != (None, None, None):
-                _check_range(option_field, spec, value)
+                _check_range(one, value)
 
 
 def as_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
@@ -173,16 +208,11 @@ def as_choice(choices: tuple[Any, ...], value: Any, name: str) -> Any:
     raise UsageError(f"invalid {name} {repr(value)[:100]}", expected=f"one of {known}")
 
 
-def is_flag(option_field: Field[Any], spec: OptionSpec) -> bool:
-    """Return whether an option takes no value."""
-    return option_field.type is bool and not spec.metavar
-
-
-def _check_range(option_field: Field[Any], spec: OptionSpec, value: Any) -> None:
-    integral = float not in {option_field.type, *get_args(option_field.type)}
+def _check_range(option: DeclaredOption, value: Any) -> None:
+    spec, integral = option.spec, float not in {option.type, *get_args(option.type)}
     if isinstance(value, bool) or not isinstance(value, int if integral else int | float):
-        name, noun = option_flag(option_field, spec), "a whole number" if integral else "a number"
-        raise UsageError(f"{name} must be {noun}, got {repr(value)[:100]}")
+        noun = "a whole number" if integral else "a number"
+        raise UsageError(f"{option.flag} must be {noun}, got {repr(value)[:100]}")
     fits = (  # NaN never does
         (spec.least is None or value >= spec.least)
         and (spec.above is None or value > spec.above)
@@ -191,7 +221,7 @@ def _check_range(option_field: Field[Any], spec: OptionSpec, value: Any) -> None
     if fits:
         return
     wanted = range_text(spec.least, spec.most, spec.above, value)
-    raise UsageError(f"{option_flag(option_field, spec)} must be {wanted}, got {value}")
+    raise UsageError(f"{option.flag} must be {wanted}, got {value}")
 
 
 def range_text(least: float | None, most: float | None, above: float | None, value: float) -> str:
@@ -240,7 +270,7 @@ def takes(
         *leading, last = signature.parameters.values()
         keywords = inspect.signature(options).parameters
         names = [parameter.name for parameter in leading]
-        former = {spec.former.replace("-", "_"): one.name for one, spec in declared(options)}
+        former = {one.spec.former.replace("-", "_"): one.name for one in declared(options)}
 
         @wraps(verb)
         def call(*arguments: Any, **words: Any) -> Any:
@@ -266,7 +296,7 @@ def takes(
 def _documented(text: str, options: Any) -> str:
     """Return a docstring with the options at the end of its list of arguments."""
     text = inspect.cleandoc(text)
-    lines = [f"    {one.name}: {python_help(one, spec)}\n" for one, spec in declared(options)]
+    lines = [f"    {one.name}: {python_help(one)}\n" for one in declared(options)]
     found = re.search(r"^Args:\n(?:    .*\n?)*", text, re.MULTILINE)
     if found:
         listed = found[0] if found[0].endswith("\n") else found[0] + "\n"
@@ -277,10 +307,10 @@ def _documented(text: str, options: Any) -> str:
     return f"{body}\n{text[end:]}" if section else body
 
 
-def python_help(option_field: Field[Any], spec: OptionSpec) -> str:
+def python_help(option: DeclaredOption) -> str:
     """Return the help of an option for Python: with its default, and other options as arguments."""
-    text = spec.help
-    if choices := choices_of(option_field.type):
-        text += f" One of {', '.join(repr(word_of(choice)) for choice in choices)}."
+    text = option.spec.help
+    if option.choices:
+        text += f" One of {', '.join(repr(word_of(choice)) for choice in option.choices)}."
     text = re.sub(r"--([a-z][a-z-]*)", lambda m: f"``{m[1].replace('-', '_')}``", text)
     return re.sub(r"\s+\[default: ([^]]*)\]", r" Default: \1.", text)

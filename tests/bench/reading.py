@@ -14,8 +14,7 @@ from tests.inspection.profiled import verify_shard
 from tfrtool.examples.fields import Kind, Struct, Values
 from tfrtool.features.tfds_tree import tfds_of_tree
 from tfrtool.records.count import count_records
-from tfrtool.records.crc import crc32c
-from tfrtool.records.framing import Record
+from tfrtool.records.framing import Record, crc32c
 from tfrtool.records.reader import read_records
 
 __all__ = ["run"]

@@ -23,7 +23,7 @@ from tests.records.strategies import payloads, shard_of
 from tfrtool.cli import main
 from tfrtool.convert.reshard import permuted
 from tfrtool.examples.example import encode_example
-from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import masked_crc32c
 from tfrtool.storage.progress import Progress
 from tfrtool.writing.job_report import JobReport
 

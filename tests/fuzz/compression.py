@@ -14,9 +14,8 @@ from tests.fuzz.shard_bytes import mutate_shard
 from tests.fuzz.target import Scramble, Target, fixture_files
 from tests.records.strategies import read
 from tfrtool.records.compression import Compression, Inflater
-from tfrtool.records.crc import crc32c
-from tfrtool.records.framing import frame
-from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.records.framing import crc32c, frame
+from tfrtool.records.stream import BLOCK_SIZE
 
 __all__ = ["TARGET"]
 

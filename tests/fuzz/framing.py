@@ -16,8 +16,7 @@ from tfrtool.errors import CorruptShardError, ShardError
 from tfrtool.records import frames
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import count_shard
-from tfrtool.records.crc import crc32c
-from tfrtool.records.framing import CRC, FRAME_SIZE, HEADER_SIZE, FaultKind, frame, header
+from tfrtool.records.framing import CRC, FRAME_SIZE, HEADER_SIZE, FaultKind, crc32c, frame, header
 from tfrtool.records.random_access import Records, make_index, write_index
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.repair import repair_shard

@@ -19,7 +19,7 @@ from tfrtool.images.decoder import RefusedImageError, open_image, quiet_pillow
 from tfrtool.images.header import is_jpeg, read_jpeg_header
 from tfrtool.images.pixels import Sides, decode_numbers, decode_picture, read_tensor
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize
-from tfrtool.records.crc import crc32c
+from tfrtool.records.framing import crc32c
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
 __all__ = ["TARGET"]

@@ -27,8 +27,7 @@ from tfrtool.loading.decoding import decoder
 from tfrtool.loading.open_dataset import open_dataset
 from tfrtool.loading.options import LoadOptions
 from tfrtool.records.compression import Compression
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame
+from tfrtool.records.framing import HEADER_SIZE, FaultKind, Record, frame, masked_crc32c
 from tfrtool.records.reader import read_records
 
 pytestmark = pytest.mark.tf

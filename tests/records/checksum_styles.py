@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from tfrtool.records.crc import crc32c, masked_crc32c
+from tfrtool.records.framing import crc32c, masked_crc32c
 
 __all__ = ["FRAMES", "file_of"]
 

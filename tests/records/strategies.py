@@ -9,8 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, Fault, Record, frame
+from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, Fault, Record, frame, masked_crc32c
 from tfrtool.records.reader import read_records
 
 payloads = st.one_of(

@@ -22,7 +22,7 @@ from tests.records.strategies import (
 )
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, FaultKind, frame, header
-from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.records.stream import BLOCK_SIZE
 
 run_payload_lists = st.lists(
     payloads.filter(lambda payload: len(payload) != 8), min_size=1, max_size=8

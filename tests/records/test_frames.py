@@ -26,8 +26,7 @@ from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import parser_problem
 from tfrtool.records import frames
 from tfrtool.records.count import count_shard
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import Fault, Record, frame
+from tfrtool.records.framing import Fault, Record, frame, masked_crc32c
 from tfrtool.records.random_access import make_index
 from tfrtool.records.reader import RecordReader
 
@@ -90,7 +89,7 @@ def test_damaged_shards(payloads: list[bytes], draw: random.Random, verify: bool
         limit, start = draw.choice([9, 2**31 - 1]), draw.randrange(len(data) + 1)
         both(lambda: read(data, verify_payload=verify, max_record_bytes=limit))  # noqa: B023
         first, block = draw.choice([16, 64, 512 * 1024]), draw.choice([32, 100, 512 * 1024])
-        window = "tfrtool.records.window."
+        window = "tfrtool.records.stream."
         with patch(f"{window}_FIRST_BLOCK", first), patch(f"{window}BLOCK_SIZE", block):
 
             def from_position() -> tuple[Reading, int | None, int]:

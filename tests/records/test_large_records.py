@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.strategies import Reading, payload_lists, read, shard_of
-from tfrtool.records import window
-from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.records import stream
+from tfrtool.records.stream import BLOCK_SIZE
 
 
 @contextmanager
 def small_buffer() -> Iterator[None]:
     """Take every record for large, and read a few bytes at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "BLOCK_SIZE", 16)
+        patch.setattr(stream, "BLOCK_SIZE", 16)
         yield
 
 

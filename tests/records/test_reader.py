@@ -19,7 +19,7 @@ from tests.records.strategies import offsets_of, payload_lists, read, shard_of
 from tfrtool.records.compression import Compression
 from tfrtool.records.framing import Fault, FaultKind, Record, header
 from tfrtool.records.reader import read_records
-from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.records.stream import BLOCK_SIZE
 
 MIB = 1024 * 1024
 

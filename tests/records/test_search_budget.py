@@ -9,8 +9,7 @@ import pytest
 from tests.records.strategies import offsets_of, read, shard_of
 from tests.records.test_damage import assert_only_lost, flip
 from tfrtool.records import resync
-from tfrtool.records.crc import crc32c, extend_crc32c
-from tfrtool.records.framing import HEADER_SIZE, frame, header
+from tfrtool.records.framing import HEADER_SIZE, crc32c, extend_crc32c, frame, header
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.records.strategies import offsets_of, read, shard_of
 from tfrtool.records.framing import FRAME_SIZE, HEADER_SIZE, FaultKind, frame
-from tfrtool.records.window import BLOCK_SIZE
+from tfrtool.records.stream import BLOCK_SIZE
 
 PAYLOADS = [bytes([65 + number]) * (30 + number) for number in range(6)]
 

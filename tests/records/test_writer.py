@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.records.strategies import offsets_of, payload_lists, read, shard_of
 from tfrtool.errors import WriteError
 from tfrtool.records.compression import TF_TYPES, Compression
-from tfrtool.records.crc import crc32c
+from tfrtool.records.framing import crc32c
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 

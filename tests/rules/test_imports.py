@@ -99,7 +99,7 @@ SOUND = [
     ("loading/a.py", "import tensorflow as tf\nfrom tfrtool.records import names"),
     ("training/a.py", "from tfrtool.loading import dataset\nimport keras"),
     ("images/a.py", "from PIL import Image\nfrom tfrtool.records import crc"),
-    ("records/a.py", "import os, zlib\nfrom tfrtool.records.crc import mask"),
+    ("records/a.py", "import os, zlib\nfrom tfrtool.records.framing import mask"),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrtool.storage.json_files import read_json, read_member, whole_number
+from tfrtool.storage.json_values import read_json, read_member, whole_number
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text() | st.floats(-1e9, 1e9),

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from tfrtool.storage.signals import signals_wait
+from tfrtool.storage.lock import signals_wait
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 

@@ -75,10 +75,21 @@ class _WithExamples(click.Command):
 
     context_class = _Context
 
-    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **settings: Any) -> None:
-        """Take calls to show, and the arguments of the click class."""
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[str] = (),
+        renamed: Mapping[str, str] = MappingProxyType({}),
+        sections: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
+        """Take calls to show, and the arguments of the click class.
+
+        ``renamed`` has the options of a command by other names: those in Python, and former ones.
+        ``sections`` has the commands of a group by heading.
+        """
         super().__init__(*arguments, **settings)
-        self._examples = examples
+        self._examples, self._renamed, self._sections = examples, renamed, sections
 
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples; long ones continue after a backslash."""
@@ -124,11 +135,6 @@ help_all_option = click.option(
 class GroupedCommand(_WithExamples):
     """A command whose help lists its options in groups, each under a heading."""
 
-    def __init__(self, *arguments: Any, renamed: Mapping[str, str], **settings: Any) -> None:
-        """Take the names of options by those in Python and former ones, and what click takes."""
-        super().__init__(*arguments, **settings)
-        self._renamed = renamed
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; the error for another name of an option has the right one."""
         text = " ".join(args)
@@ -168,16 +174,6 @@ class GroupedCommand(_WithExamples):
 
 class SectionedGroup(_WithExamples, click.Group):
     """A group of commands whose help lists them in sections, each under a heading."""
-
-    def __init__(
-        self,
-        *arguments: Any,
-        sections: Mapping[str, str] = MappingProxyType({}),
-        **settings: Any,
-    ) -> None:
-        """Take the names of commands by heading, and the arguments of the click class."""
-        super().__init__(*arguments, **settings)
-        self._sections = sections
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each heading, with the first sentence of each command's help."""

@@ -4,9 +4,9 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field
+from dataclasses import MISSING
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
@@ -14,16 +14,7 @@ import click
 
 from tfrtool.cli.help_page import GroupedCommand, GroupedOption, help_all_option
 from tfrtool.cli.output import note
-from tfrtool.declare import (
-    Options,
-    OptionSpec,
-    choices_of,
-    declared,
-    is_flag,
-    option_flag,
-    range_text,
-    word_of,
-)
+from tfrtool.declare import DeclaredOption, Options, declared, range_text, word_of
 from tfrtool.errors import SchemaError, ShardError, UsageError, printable
 from tfrtool.storage.arguments import as_path, check_no_url
 from tfrtool.storage.remote_path import AnyPath
@@ -167,19 +158,13 @@ def command(
         click.option("--json", "as_json", is_flag=True, help=json_help)(function)
         name = function.__name__.removesuffix("_command").removeprefix("inspect_")
         kinds = options if isinstance(options, tuple) else (options,)
-        found = [
-            (field, spec)
-            for kind in kinds
-            for field, spec in declared(kind)
-            if spec.cli is not None
-        ]
-        flags = [(field, spec, option_flag(field, spec)) for field, spec in found]
+        found = [one for kind in kinds for one in declared(kind) if one.spec.cli is not None]
         renamed = {
-            f"--{field.name.replace('_', '-')}": flag
-            for field, spec, flag in flags
-            if " " not in flag or not is_flag(field, spec)
+            f"--{one.name.replace('_', '-')}": one.flag
+            for one in found
+            if " " not in one.flag or not one.is_flag
         }
-        renamed |= {f"--{spec.former}": flag for _, spec, flag in flags if spec.former}
+        renamed |= {f"--{one.spec.former}": one.flag for one in found if one.spec.former}
         return click.command(name, GroupedCommand, examples=examples, renamed=renamed)(
             _with_options(function, found)
         )
@@ -197,13 +182,11 @@ _PATHS = {
 }
 
 
-def _with_options(
-    function: _Function, options: Sequence[tuple[Field[Any], OptionSpec]]
-) -> _Function:
+def _with_options(function: _Function, options: Sequence[DeclaredOption]) -> _Function:
     """Add the options that dataclasses declare; flags that stand for a value become that value."""
-    found = [(field, spec) for field, spec in options if " " not in (spec.cli or "")]
-    found.sort(key=lambda pair: (_GROUPS.index(pair[1].group), not pair[1].common))
-    choosing = [(field.name, spec.flags) for field, spec in found if spec.flags]
+    found = [one for one in options if " " not in one.flag]
+    found.sort(key=lambda option: (_GROUPS.index(option.spec.group), not option.spec.common))
+    choosing = [(one.name, one.spec.flags) for one in found if one.spec.flags]
 
     @wraps(function)
     def call(**words: Any) -> Any:
@@ -216,72 +199,74 @@ def _with_options(
         return function(**words)
 
     target = call if choosing else function
-    for field, spec in reversed(found):
-        for flag, text in reversed(spec.flags.items()):
-            grouped = {"cls": GroupedOption, "group": spec.group, "common": spec.common}
+    for one in reversed(found):
+        grouped: dict[str, Any] = {
+            "cls": GroupedOption,
+            "group": one.spec.group,
+            "common": one.spec.common,
+        }
+        for flag, text in reversed(one.spec.flags.items()):
             click.option(f"--{flag}", **grouped, is_flag=True, help=text)(target)
-        if not spec.flags:
-            _click_option(field, spec)(target)
+        if not one.spec.flags:
+            _click_option(one, grouped)(target)
     return target
 
 
-def _click_option(field: Field[Any], spec: OptionSpec) -> Callable[[_Function], _Function]:
-    flag, choices = is_flag(field, spec), choices_of(field.type)
-    negated = flag and field.default is True and "/" not in (spec.cli or "")
-    names = spec.cli or f"--{'no-' * negated}{field.name.replace('_', '-')}"
-    default: Any = None if field.default is MISSING or spec.repeat else field.default
-    if default is not None and not flag:
+def _click_option(
+    option: DeclaredOption, grouped: Mapping[str, Any]
+) -> Callable[[_Function], _Function]:
+    spec, is_flag, is_required = option.spec, option.is_flag, option.default is MISSING
+    negated = is_flag and option.default is True and "/" not in (spec.cli or "")
+    names = spec.cli or f"--{'no-' * negated}{option.name.replace('_', '-')}"
+    default: Any = None if is_required or spec.repeat else option.default
+    if default is not None and not is_flag:
         default = word_of(default)
+    values: dict[str, Any] = {} if is_required else {"default": default}
+    values |= {"flag_value": False} if negated else {}
     return click.option(
         *names.split("|"),
-        field.name,
-        cls=GroupedOption,
-        group=spec.group,
-        common=spec.common,
-        type=None if flag else _click_type(field, spec, choices),
+        option.name,
+        **grouped,
+        type=None if is_flag else _click_type(option),
         metavar=spec.metavar or None,
         multiple=spec.repeat,
-        required=field.default is MISSING,
-        is_flag=flag or None,
-        **({"flag_value": False} if negated else {}),
-        **({} if field.default is MISSING else {"default": default}),
-        show_default=default is not None and (not flag or "/" in names),
-        callback=partial(_parsed, field, spec) if spec.parse or spec.repeat else None,
+        required=is_required,
+        is_flag=is_flag or None,
+        **values,
+        show_default=default is not None and (not is_flag or "/" in names),
+        callback=partial(_parsed, option) if spec.parse or spec.repeat else None,
         help=spec.help,
     )
 
 
-def _click_type(field: Field[Any], spec: OptionSpec, choices: Sequence[Any]) -> Any:
-    if choices and not spec.metavar:
-        return click.Choice([word_of(choice) for choice in choices])
+def _click_type(option: DeclaredOption) -> Any:
+    spec, numbers = option.spec, {option.type, *get_args(option.type)}
+    if option.choices and not spec.metavar:
+        return click.Choice([word_of(choice) for choice in option.choices])
     if spec.path:
         return _PATHS[spec.path]
-    if spec.parse is not None:
+    if spec.parse is not None or numbers.isdisjoint((int, float)):
         return None
-    numbers = {field.type, *get_args(field.type)}
     if float in numbers:
         least = spec.least if spec.above is None else spec.above
         return Number(least, spec.most, min_open=spec.above is not None)
-    if int not in numbers:
-        return None
     least, most = (None if end is None else int(end) for end in (spec.least, spec.most))
     return WholeNumber(least, most)
 
 
 def _parsed(
-    field: Field[Any], spec: OptionSpec, _ctx: click.Context, _option: click.Parameter, value: Any
+    option: DeclaredOption, _ctx: click.Context, _parameter: click.Parameter, value: Any
 ) -> Any:
     """Return the value of a field for what was typed; its default if nothing was."""
     if value is None or value == ():
-        return field.default
-    if spec.parse is None or value == field.default:
+        return option.default
+    if option.spec.parse is None or value == option.default:
         return value
     try:
-        return spec.parse(value)
+        return option.spec.parse(value)
     except UsageError as error:
-        flag = option_flag(field, spec)
-        if flag not in error.what and not error.what.startswith("invalid"):
-            error.what = f"invalid {flag}: {error.what}"
+        if option.flag not in error.what and not error.what.startswith("invalid"):
+            error.what = f"invalid {option.flag}: {error.what}"
         raise
 
 

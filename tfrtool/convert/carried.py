@@ -14,7 +14,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.features.schema_files import SCHEMA, SchemaFields
 from tfrtool.features.tfds_tree import tfds_parts
-from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.opening import read_bounded
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.job_report import FinishedFile, dataset_texts, split_infos, split_reports

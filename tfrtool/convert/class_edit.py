@@ -20,7 +20,7 @@ from tfrtool.examples.tfds_metadata import (
 )
 from tfrtool.features.tfds_tree import with_tfds_facts
 from tfrtool.sources.class_map import ClassMap
-from tfrtool.storage.json_files import reading_metadata
+from tfrtool.storage.json_values import reading_metadata
 from tfrtool.writing.job_report import json_text
 
 

@@ -12,7 +12,7 @@ from tfrtool.convert.formats.format_specs import (
     names_of_formats,
     titles_of_formats,
 )
-from tfrtool.declare import Options, declared, option, option_flag
+from tfrtool.declare import Options, declared, option
 from tfrtool.engines.engine import workers_option
 from tfrtool.errors import SchemaError, UsageError
 from tfrtool.images.recipe import parse_size
@@ -435,7 +435,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
 
     def _check_together(self) -> None:
         """Raise a `UsageError` for two options that exclude each other, whatever the formats."""
-        flags = {one.name: option_flag(one, spec) for one, spec in declared(self)}
+        flags = {one.name: one.flag for one in declared(ConvertOptions)}
         pairs = [(name, other) for name, others in _EXCLUDED.items() for other in others]
         for name, other in pairs:
             if getattr(self, name) not in (None, False) and getattr(self, other):

@@ -69,8 +69,7 @@ from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.sources.class_map import ClassMap
 from tfrtool.storage.arguments import as_member, as_path
-from tfrtool.storage.json_files import reading_metadata
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import reading_metadata, to_json_values
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath

@@ -31,7 +31,6 @@ from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import read_ranges, skip_records
-from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.frames import in_batches
 from tfrtool.records.framing import (
     CRC,
@@ -44,6 +43,7 @@ from tfrtool.records.framing import (
     Record,
     frame,
     header,
+    masked_crc32c,
 )
 from tfrtool.records.reader import RecordReader, read_shard
 from tfrtool.records.shard_sets import find_conflicts

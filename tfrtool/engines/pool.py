@@ -1,6 +1,5 @@
 """Work of this machine: in processes, each for a task at a time, or in threads."""
 
-import os
 import sys
 import time
 from collections import deque
@@ -13,7 +12,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar, cast
 
-from tfrtool.engines.engine import Engine, Workers
+from tfrtool.engines.engine import Engine, Workers, cores
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.records.stream import Stream
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
@@ -33,29 +32,6 @@ _MOMENT = 0.005  # seconds that don't show that a task waits
 
 class _Counted(NamedTuple):
     counts: Counts
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def busy_seconds() -> float | None:
-    """Return for how long the cores of `cores` have been busy, for any program; Linux only.
-
-    The difference of two calls is in seconds of one core, and good to about 0.02 of them.
-    """
-    try:
-        text = Path("/proc/stat").read_text("ascii")
-        usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-    except (OSError, AttributeError):
-        return None
-    lines = [line.split() for line in text.splitlines()]
-    # proc(5): user, nice, system, idle, iowait, irq, softirq and steal.
-    counts = [list(map(int, line[1:9])) for line in lines if line and line[0] in usable]
-    return sum(sum(core) - core[3] - core[4] for core in counts) / os.sysconf("SC_CLK_TCK")
 
 
 def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:

@@ -23,9 +23,9 @@ from tfrtool.engines.local_copies import BLOCK, Block, blocks_of, fetch
 from tfrtool.errors import ClusterError, ShardError, UsageError, os_reason, reason_of
 from tfrtool.storage.child import ChildError
 from tfrtool.storage.extras import missing_extra
+from tfrtool.storage.lock import signals_wait
 from tfrtool.storage.progress import BYTES, Counts, Meter, OnCounts, OnProgress, counting
 from tfrtool.storage.remote_path import RemotePath, reading_from
-from tfrtool.storage.signals import signals_wait
 from tfrtool.storage.stores import ChangedError, Status, Store, etags_differ
 
 Item = TypeVar("Item")

@@ -36,8 +36,9 @@ class SplitFiles:
                 self.shards[path] = lengths[index] if lengths else None
         if lengths:
             self.expected = (self.expected or 0) + sum(lengths)
-        self.missing += (shard_set.directory / name for name in shard_set.missing)
-        self.n_missing += shard_set.n_missing
+        if n_missing := shard_set.n_missing:
+            self.missing += (shard_set.directory / name for name in shard_set.missing)
+            self.n_missing += n_missing
         self.extra += (path for path in shard_set.paths if path not in self.shards)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tfrtool.errors import DatasetError
@@ -35,6 +35,12 @@ _MAPPED = ("image/object/class/label", "image/class/label")
 
 _OBJECTS = ("image/object/", "objects/")
 """What the names of features start with that are of objects in an image, and not of the image."""
+
+_BOXES = {
+    "objects/bbox",
+    *(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax")),
+}
+"""Features of boxes in TFDS' layout, and in that of the TF Object Detection API."""
 
 HEIGHTS, WIDTHS = ("height", "rows"), ("width", "cols", "columns")
 CHANNELS = ("channels", "depth")
@@ -88,6 +94,11 @@ def with_first_steps(example: Example) -> dict[str, Feature]:
 def of_objects(name: str) -> bool:
     """Return whether a feature is of the objects in an image, by its name."""
     return name.startswith(_OBJECTS)
+
+
+def has_boxes(features: Collection[str]) -> bool:
+    """Return whether these are features of a record with objects, in one of the two layouts."""
+    return not _BOXES.isdisjoint(features)
 
 
 def measures(name: str) -> bool:

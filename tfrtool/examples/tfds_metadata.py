@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrtool.errors import DatasetError
 from tfrtool.records.shard_sets import ShardName, ShardSet
-from tfrtool.storage.json_files import (
+from tfrtool.storage.json_values import (
     read_json,
     read_member,
     reading_metadata,

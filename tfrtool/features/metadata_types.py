@@ -15,7 +15,7 @@ from tfrtool.examples.example import DType
 from tfrtool.examples.fields import ITEM_SIZES, Encoding, Kind, Values
 from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.stored_layout import is_field_name
-from tfrtool.storage.json_files import read_json
+from tfrtool.storage.json_values import read_json
 from tfrtool.storage.limits import MAX_COLUMNS, MAX_DIMENSIONS
 from tfrtool.storage.remote_path import AnyPath
 

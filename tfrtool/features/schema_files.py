@@ -20,7 +20,7 @@ from tfrtool.examples.fields import (
     tree_json,
 )
 from tfrtool.examples.tfds_metadata import FEATURES
-from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
 
 Parsed = TypeVar("Parsed")

@@ -33,7 +33,7 @@ from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
 from tfrtool.features.type_choices import sequence_types, with_images, with_types
 from tfrtool.features.type_spelling import parse_types
-from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
 
 _FEW_LABELS = 2

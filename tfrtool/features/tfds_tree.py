@@ -9,7 +9,7 @@ from typing import Any
 from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, join
 from tfrtool.examples.tfds_metadata import Json, connector, dimensions
 from tfrtool.features.stored_layout import can_divide, check_tree, is_field_name
-from tfrtool.storage.json_files import bounded_integer
+from tfrtool.storage.json_values import bounded_integer
 from tfrtool.storage.limits import MAX_COLUMNS
 
 _ENCODINGS = {"none": Encoding.NONE, "bytes": Encoding.RAW, "zlib": Encoding.ZLIB}

@@ -11,11 +11,11 @@ from tfrtool.examples.example import (
     classify_payload,
     decode_example,
 )
-from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
     SAMPLE,
     Roles,
     find_roles,
+    has_boxes,
     is_image,
     with_first_steps,
 )

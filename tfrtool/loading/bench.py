@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.declare import takes
-from tfrtool.engines.pool import busy_seconds, cores
+from tfrtool.engines.engine import busy_seconds, cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.cache import CacheRequest, available_memory, own_memory, plan_cache
 from tfrtool.loading.dataset import Dataset

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfrtool.engines.pool import cores
+from tfrtool.engines.engine import cores
 from tfrtool.errors import DatasetError, TfrtoolError, TrainingError, WriteError, reason_of
 from tfrtool.examples.example import decode_example
 from tfrtool.images.header import limit_problem

@@ -25,12 +25,12 @@ from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.dataset_files import SplitFiles
 from tfrtool.examples.example import DType, Example, Feature, decode_example
 from tfrtool.examples.fields import Field, Kind, ListOf, Struct, Values, class_count, field_at
-from tfrtool.examples.objects.read_objects import has_boxes
 from tfrtool.examples.roles import (
     HEIGHTS,
     LABELS,
     SAMPLE,
     WIDTHS,
+    has_boxes,
     of_objects,
     said_size,
 )
@@ -56,7 +56,7 @@ from tfrtool.records.shards import Shard, find_folders, find_shards, is_pattern
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.commit import unchanged_while_read
 from tfrtool.storage.extras import require_tensorflow
-from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.limits import MAX_CLASSES, MAX_IMAGE_PIXELS
 from tfrtool.storage.remote.shard_cache import ShardCache
 from tfrtool.storage.remote_path import AnyPath, RemotePath

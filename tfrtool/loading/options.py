@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal
 
-from tfrtool.declare import Options, declared, option, option_flag
+from tfrtool.declare import Options, declared, option
 from tfrtool.errors import UsageError
 from tfrtool.images.recipe import LARGEST_SIDE
 from tfrtool.loading.augment import Augment, as_augment, augment_help, parse_augment
@@ -172,9 +172,9 @@ class PipelineOptions(BatchOptions):
 
 
 LOADER_KEYS = {
-    spec.cli.removeprefix("--loader "): one.name
-    for one, spec in declared(PipelineOptions)
-    if spec.cli and spec.cli.startswith("--loader ")
+    one.flag.removeprefix("--loader "): one.name
+    for one in declared(PipelineOptions)
+    if one.flag.startswith("--loader ")
 }
 """The options that ``--loader`` sets, by their keys."""
 
@@ -202,7 +202,7 @@ def parse_loader(text: str) -> dict[str, int | None]:
 
 def _loader_help() -> str:
     """Return the help of ``--loader``."""
-    texts = {one.name: spec.help.partition("  [")[0] for one, spec in declared(PipelineOptions)}
+    texts = {one.name: one.spec.help.partition("  [")[0] for one in declared(PipelineOptions)}
     keys = [f"{key}: {texts[name].lower()}" for key, name in LOADER_KEYS.items()]
     return f"Numbers of tfrtool's own pipeline, such as cycle=8,prefetch=auto. {' '.join(keys)}"
 
@@ -351,11 +351,9 @@ class LoadOptions(PipelineOptions):
         # The published pipelines are compared, and not changed.
         refused = {"first_step", "decode", *LOADER_KEYS.values()}
         refused |= {"augment"} if self.recipe == "notebook" else set()
-        for option_field, spec in declared(self):
-            name = option_field.name
-            if name in refused and getattr(self, name) != option_field.default:
-                flag = option_flag(option_field, spec)
-                raise UsageError(f"{flag} cannot be used with --recipe {self.recipe}")
+        for one in declared(LoadOptions):
+            if one.name in refused and getattr(self, one.name) != one.default:
+                raise UsageError(f"{one.flag} cannot be used with --recipe {self.recipe}")
 
     def _check_augment(self, augment: Augment) -> None:
         if augment.mixes and not self.one_hot:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrtool.engines.pool import cores
+from tfrtool.engines.engine import cores
 from tfrtool.errors import DatasetError, UsageError
 from tfrtool.loading.augment import as_augment, augmenter, mixer
 from tfrtool.loading.dataset_facts import DatasetFacts

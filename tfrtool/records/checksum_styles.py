@@ -12,10 +12,8 @@ from typing import BinaryIO, Literal, NamedTuple
 
 from tfrtool.errors import ShardError, human_count, os_errors_as
 from tfrtool.records.compression import Compression, Inflater, detect_compression
-from tfrtool.records.crc import crc32c, mask, masked_crc32c
-from tfrtool.records.framing import CRC, LENGTH, MAX_RECORD_BYTES
-from tfrtool.records.stream import Stream, open_shard
-from tfrtool.records.window import ByteSource, Window
+from tfrtool.records.framing import CRC, LENGTH, MAX_RECORD_BYTES, crc32c, mask, masked_crc32c
+from tfrtool.records.stream import ByteSource, Stream, Window, open_shard
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.remote_path import AnyPath
 

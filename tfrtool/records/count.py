@@ -20,9 +20,9 @@ from tfrtool.records.framing import (
     holds_header,
 )
 from tfrtool.records.reader import read_records
-from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of, size_of
+from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.opening import read_bounded
+from tfrtool.storage.opening import read_bounded, size_of_file
 from tfrtool.storage.progress import BYTES, count_work
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
@@ -61,7 +61,7 @@ def count_shard(shard: Location) -> ShardCount:
     with open_shard(source) as file:
         compression = detect_compression(file)
         if compression is Compression.NONE and not isinstance(source, Stream):
-            size = size_of(source, file)
+            size = size_of_file(file)
             if isinstance(source, RemotePath) and (known := indexed(file, source, size)):
                 return ShardCount(len(known) - 1)
             records, end = skip_records(file, size)

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, overload
 
-from tfrtool.records.crc import MASK_DELTA, crc32c
 from tfrtool.records.framing import (
     FOOTER_AND_HEADER,
     FOOTER_SIZE,
     FRAME_SIZE,
     HEADER,
     HEADER_SIZE,
+    MASK_DELTA,
     MAX_RECORD_BYTES,
     Fault,
     Record,
+    crc32c,
 )
 
 native: Any = None

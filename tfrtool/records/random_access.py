@@ -21,8 +21,15 @@ from tfrtool.errors import (
 )
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.count import INDEX, as_error, count_records, indexed, read_ranges, skip_records
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER_SIZE, FaultKind, Record, header
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    HEADER_SIZE,
+    FaultKind,
+    Record,
+    header,
+    masked_crc32c,
+)
 from tfrtool.records.reader import read_shard
 from tfrtool.records.stream import open_shard
 from tfrtool.storage.arguments import Paths, as_paths

@@ -17,7 +17,6 @@ from tfrtool.records.compression import (
     describe_content,
     detect_compression,
 )
-from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.frames import FrameScan
 from tfrtool.records.framing import (
     CRC,
@@ -31,11 +30,11 @@ from tfrtool.records.framing import (
     FaultKind,
     Record,
     holds_header,
+    masked_crc32c,
 )
 from tfrtool.records.partitions import is_finished
 from tfrtool.records.resync import Search
-from tfrtool.records.stream import Location, as_source, open_shard
-from tfrtool.records.window import BLOCK_SIZE, Window
+from tfrtool.records.stream import BLOCK_SIZE, Location, Window, as_source, open_shard
 from tfrtool.storage.arguments import as_member
 from tfrtool.storage.progress import BYTES, count_work
 
@@ -73,7 +72,7 @@ def read_shard(
 
     def items() -> Iterator[Record | Fault]:
         with open_shard(source) as file:
-            yield from read_records(file, compression=kind, verify_payload=verify_payload)
+            yield from RecordReader(file, kind, verify_payload).read()
 
     return items()
 

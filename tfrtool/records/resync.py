@@ -10,9 +10,18 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from tfrtool.records.crc import crc32c, extend_crc32c, mask
-from tfrtool.records.framing import CRC, FOOTER_SIZE, FRAME_SIZE, HEADER, HEADER_SIZE, LENGTH
-from tfrtool.records.window import BLOCK_SIZE, Window
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    FRAME_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH,
+    crc32c,
+    extend_crc32c,
+    mask,
+)
+from tfrtool.records.stream import BLOCK_SIZE, Window
 
 LOOKAHEAD = 16 * 1024 * 1024
 """Bytes searched beyond a whole record for a better place to go on from.

@@ -34,7 +34,7 @@ from tfrtool.records.shard_sets import (
     run_of,
 )
 from tfrtool.records.split_names import split_named
-from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard, size_of
+from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.commit import check_not_begun, check_not_publishing
 from tfrtool.storage.limits import (
@@ -43,7 +43,7 @@ from tfrtool.storage.limits import (
     MAX_FOLDERS_BELOW,
     MAX_RUN_FOLDERS,
 )
-from tfrtool.storage.opening import open_regular
+from tfrtool.storage.opening import open_regular, size_of_file
 from tfrtool.storage.remote_path import AnyPath, RemotePath, is_url, remote_path
 
 _HEAD = 4096
@@ -95,7 +95,7 @@ class Shard:
         """Return the shard at ``path``; raise `ShardError` if it can't be opened."""
         path = as_path(path)
         with open_shard(path) as file:
-            size = size_of(path, file)
+            size = size_of_file(file)
             return cls(path=path, bytes=size, compression=detect_compression(file))
 
 
@@ -278,14 +278,15 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
         )
     with os_errors_as(DatasetError, directory):
         below = finder.folders(directory)
-    every = f"{glob.escape(str(directory))}/**"
-    most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
-    notes = _unread(below[:most], {*found.shards}, "subfolder", every)
     shards, empty = _without_empty(found.shards)
-    folders = _partition_notes(shards, directory)
-    return found._replace(
-        shards=tuple(shards), notes=(*found.notes, *folders, *finder.notes(), *notes, *empty)
-    )
+    notes = [*found.notes, *finder.notes(), *empty]
+    if below:
+        every = f"{glob.escape(str(directory))}/**"
+        most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
+        unread = _unread(below[:most], {*found.shards}, "subfolder", every)
+        notes = [*found.notes, *_partition_notes(shards, directory), *finder.notes()]
+        notes += [*unread, *empty]
+    return found._replace(shards=tuple(shards), notes=tuple(notes))
 
 
 def note_unmatched(

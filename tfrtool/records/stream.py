@@ -1,4 +1,7 @@
-"""A shard that is to be read: a file; or a stream, such as standard input, which comes once."""
+"""A shard that is to be read: a file; or a stream, such as standard input, which comes once.
+
+A `Window` holds the part of it that is in memory.
+"""
 
 import contextlib
 import errno
@@ -8,16 +11,21 @@ import select
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from tfrtool.errors import ShardError, UsageError, os_reason
-from tfrtool.records.window import BLOCK_SIZE
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import NotRegularFileError, open_regular, size_of_file
 from tfrtool.storage.remote_path import AnyPath
 
 STREAM = "-"
 """What a stream is called instead of a path. A file of that name is ``./-``."""
+
+BLOCK_SIZE = 512 * 1024
+"""Bytes read at a time: they stay in a core's second-level cache until they are checked."""
+
+_FIRST_BLOCK = 64 * 1024
+"""The first is smaller, and each of the next twice as large: who wants little reads little."""
 
 
 class Stream:
@@ -129,3 +137,78 @@ def size_of(source: AnyPath | Stream, file: BinaryIO) -> int:
     while file.read(BLOCK_SIZE):
         pass
     return source.bytes
+
+
+class ByteSource(Protocol):
+    """Whatever gives out the bytes of a stream in order."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes, and none only at the end."""
+
+
+class Window:
+    """A stretch of a stream, addressed by offsets in the stream; it moves forward only.
+
+    Memory grows with the bytes that have really come, not with a length that a file claims.
+
+    Attributes:
+        data: the bytes that are held.
+        start: the stream's offset of ``data[0]``.
+        end: the stream's offset behind the last byte that is held.
+        pinned: all bytes from this offset on are kept, whatever is loaded; None keeps none.
+    """
+
+    __slots__ = ("_block", "_ended", "_source", "data", "end", "pinned", "start")
+
+    def __init__(self, source: ByteSource, start: int = 0) -> None:
+        self._source, self._block = source, _FIRST_BLOCK
+        self._ended = False
+        self.data = b""
+        self.start = self.end = start
+        self.pinned: int | None = None
+
+    def load(self, offset: int, size: int) -> int:
+        """Hold ``size`` bytes from ``offset`` on, and drop those before it; return how many.
+
+        These are less than ``size`` only where the stream ends before.
+        """
+        while (missing := offset + size - self.end) > 0 and not self._ended:
+            keep = offset if self.pinned is None else min(offset, self.pinned)
+            keep = min(max(keep, self.start), self.end)
+            tail = self.data[keep - self.start :]
+            wanted = max(self._block, len(tail) // 4)
+            self._block = min(2 * self._block, BLOCK_SIZE)
+            if tail and self.pinned is None:  # then the next block is read alone, and not copied
+                wanted = min(missing, wanted)
+            part = self._source.read(wanted)
+            self._ended = not part
+            self.start, self.data = keep, tail + part
+            self.end = keep + len(self.data)
+        return max(self.end - offset, 0)
+
+    def view(self, start: int, end: int) -> bytes:
+        """Return the bytes between two offsets, both of them held."""
+        return self.data[start - self.start : end - self.start]
+
+    def take(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset`` on, fewer where the stream ends before.
+
+        Where they are not held yet, none are afterwards: a long payload is in memory once.
+        """
+        loaded = self.view(offset, offset + size)
+        if len(loaded) == size:
+            return loaded
+        taken = io.BytesIO()
+        taken.write(loaded)
+        self.data = b""
+        while (left := size - taken.tell()) and not self._ended:
+            part = self._source.read(min(left, BLOCK_SIZE))
+            self._ended = not part
+            taken.write(part)
+        self.start = self.end = offset + taken.tell()
+        return taken.getvalue()
+
+    def give_back(self, offset: int, data: bytes) -> None:
+        """Hold again what `take` has returned."""
+        if self.start > offset:
+            self.start, self.data = offset, data + self.data

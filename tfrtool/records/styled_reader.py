@@ -12,10 +12,9 @@ from tfrtool.records.checksum_styles import (
     open_window,
 )
 from tfrtool.records.compression import Compression
-from tfrtool.records.crc import masked_crc32c
-from tfrtool.records.framing import HEADER_SIZE, LENGTH, Fault, FaultKind, Record
+from tfrtool.records.framing import HEADER_SIZE, LENGTH, Fault, FaultKind, Record, masked_crc32c
 from tfrtool.records.resync import big_endian_positions, header_positions
-from tfrtool.records.window import BLOCK_SIZE, Window
+from tfrtool.records.stream import BLOCK_SIZE, Window
 from tfrtool.storage.remote_path import AnyPath
 
 _MISLED_AT_ONCE = 64 << 20

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfrtool.records.crc import masked_crc32c
+from tfrtool.records.framing import masked_crc32c
 
 if TYPE_CHECKING:
     import numpy as np

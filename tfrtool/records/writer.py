@@ -11,8 +11,15 @@ from typing import BinaryIO, Protocol
 
 from tfrtool.errors import WriteError, os_errors_as, reason_of
 from tfrtool.records.compression import TF_TYPES, WBITS, Compression
-from tfrtool.records.crc import extend_crc32c, masked_crc32c
-from tfrtool.records.framing import CRC, FRAME_SIZE, Fault, Record, header
+from tfrtool.records.framing import (
+    CRC,
+    FRAME_SIZE,
+    Fault,
+    Record,
+    extend_crc32c,
+    header,
+    masked_crc32c,
+)
 from tfrtool.records.reader import read_records
 from tfrtool.records.tally import Tally, payload_key
 from tfrtool.storage.opening import open_regular

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.lock import LOCK, locked, try_lock
+from tfrtool.storage.lock import LOCK, locked, signals_wait, try_lock
 from tfrtool.storage.opening import open_descriptor
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.signals import signals_wait
 
 TEMPORARY = ".tfrtool-"
 """What the name of a file or folder that is being made starts with."""

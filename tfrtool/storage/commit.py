@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 from tfrtool.errors import DatasetError, TfrtoolError
-from tfrtool.storage.json_files import read_json
+from tfrtool.storage.json_values import read_json
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 STAGING = ".tfrtool-incomplete"

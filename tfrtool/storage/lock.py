@@ -1,21 +1,53 @@
-"""One writer of a folder at a time."""
+"""One writer of a folder at a time, and signals that wait for what must not be left half-done."""
 
 import errno
 import os
 import re
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from tfrtool.errors import UsageError
-from tfrtool.storage.signals import signals_wait
 
 LOCK = ".tfrtool-lock"
 """The file in a folder that its writer holds; it says which process that is."""
 
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Hold back SIGINT, SIGTERM and SIGHUP while the body runs; they are delivered after it.
+
+    Whoever handles a signal then, Python, the system or the caller, does so as ever. Outside of
+    the main thread nothing is done, and nothing need be: Python delivers signals there alone.
+    """
+    came: set[int] = set()
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.add(number)
+
+    def restore(number: int, handler: Any) -> None:
+        signal.signal(number, handler)
+        if number in came:
+            signal.raise_signal(number)
+
+    with ExitStack() as after:
+        if threading.current_thread() is threading.main_thread():
+            for number in (getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)):
+                handler = signal.getsignal(number)
+                if handler is not None:  # None: not handled by Python
+                    after.callback(restore, number, handler)
+                    signal.signal(number, note)
+        yield
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 
 from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason, reason_of
 from tfrtool.loading.options import Cache, Rescale
-from tfrtool.records.crc import crc32c, extend_crc32c
+from tfrtool.records.framing import crc32c, extend_crc32c
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular

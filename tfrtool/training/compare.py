@@ -17,8 +17,8 @@ from tfrtool.training.train_report import NAIVE, NO_FEATURES, ComparedRun, Train
 
 _SAVES_NOTHING: dict[str, Any] = {
     one.name: one.default
-    for one, spec in declared(TrainOptions)
-    if spec.group == "Output" or spec.on_resume == "call"
+    for one in declared(TrainOptions)
+    if one.spec.group == "Output" or one.spec.on_resume == "call"
 } | {"strategy": "one"}
 
 _AS_PUBLISHED: dict[str, Any] = {

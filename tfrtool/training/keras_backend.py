@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tfrtool.errors import UsageError, printable
-from tfrtool.storage.json_files import read_json
+from tfrtool.storage.json_values import read_json
 
 _BACKEND = "tensorflow"
 

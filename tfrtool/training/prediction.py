@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfrtool.declare import takes
-from tfrtool.engines.pool import cores
+from tfrtool.engines.engine import cores
 from tfrtool.errors import DatasetError, ShardError, SourceError, os_reason
 from tfrtool.loading.labels import Task
 from tfrtool.records.compression import starts_record

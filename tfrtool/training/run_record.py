@@ -5,13 +5,12 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import Field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from tfrtool.declare import OptionSpec, declared, option_flag
-from tfrtool.engines.pool import cores
+from tfrtool.declare import DeclaredOption, declared
+from tfrtool.engines.engine import cores
 from tfrtool.errors import (
     DatasetError,
     UsageError,
@@ -40,11 +39,11 @@ RUN_FILE = "run.json"
 _JSON_TYPES = (bool, int, float, list, type(None))
 """Values of all other types are recorded as text."""
 
-_DECLARED = {one.name: (one, spec) for one, spec in declared(TrainOptions)}
+_DECLARED = {one.name: one for one in declared(TrainOptions)}
 
 _PATHS = [
     "dataset",
-    *(name for name, (_, spec) in _DECLARED.items() if spec.path and spec.on_resume != "call"),
+    *(name for name, one in _DECLARED.items() if one.spec.path and one.spec.on_resume != "call"),
 ]
 """Recorded options that are files or directories."""
 
@@ -206,7 +205,7 @@ def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
         for name, value in recorded.items():
             if name != "dataset" and name not in _DECLARED:
                 raise TypeError(f"option {printable(name)[:100]!r} is unknown to this version")
-            allowed = {str, list} if name == "dataset" else _json_types(*_DECLARED[name])
+            allowed = {str, list} if name == "dataset" else _json_types(_DECLARED[name])
             if not (type(value) in allowed or (type(value) is int and float in allowed)):
                 raise TypeError(f"{printable(name)[:100]} has the wrong type")
         return TrainOptions(**recorded, out=path.parent)
@@ -214,14 +213,14 @@ def _parse(recorded: Mapping[str, Any], path: Path) -> TrainOptions:
         raise _unusable(path, error) from error
 
 
-def _json_types(field: Field[Any], spec: OptionSpec) -> set[type]:
+def _json_types(option: DeclaredOption) -> set[type]:
     """Return the types that the values of an option have in the record; none if it has none."""
-    if spec.on_resume == "call":
+    if option.spec.on_resume == "call":
         return set()
-    if spec.repeat:
+    if option.spec.repeat:
         return {list}
-    kinds = get_args(field.type) or (field.type,)
-    if get_origin(field.type) is Literal:
+    kinds = get_args(option.type) or (option.type,)
+    if get_origin(option.type) is Literal:
         kinds = tuple(map(type, kinds))
     types = {list if get_origin(kind) is tuple else kind for kind in kinds}
     return {kind if kind in _JSON_TYPES else str for kind in types}
@@ -240,7 +239,7 @@ def _comparable(options: TrainOptions) -> dict[str, Any]:
     values = {
         name: value
         for name, value in options.to_json_values().items()
-        if _DECLARED[name][1].on_resume == "same"
+        if _DECLARED[name].spec.on_resume == "same"
     }
     weights = options.initial_weights
     if weights not in (IMAGENET, NO_WEIGHTS):
@@ -265,7 +264,7 @@ def _check_same(out: Path, before: TrainOptions, now: TrainOptions) -> None:
     differ = [name for name in sorted(new) if old[name] != new[name]]
     if differ:
         expected, found = (
-            ", ".join(f"{option_flag(*_DECLARED[name])} {json.dumps(one[name])}" for name in differ)
+            ", ".join(f"{_DECLARED[name].flag} {json.dumps(one[name])}" for name in differ)
             for one in (old, new)
         )
         hint = "choose another directory for another run"

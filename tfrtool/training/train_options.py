@@ -469,7 +469,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
         for one in export:
             as_choice(EXPORTS, one, "--export")
         assign("export", tuple(dict.fromkeys(export)))
-        outputs = (one.name for one, spec in declared(self) if "output" in (spec.path or ""))
+        outputs = (one.name for one in declared(TrainOptions) if "output" in (one.spec.path or ""))
         parse_path_fields(self, *outputs)
         if self.weights is not None:
             assign("weights", str(as_path(self.weights)))
@@ -499,7 +499,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
 
     def loading(self, image_size: ImageSize) -> LoadOptions:
         """Return how training images are loaded: as uint8 of this size, without a cache."""
-        shared = {one.name: getattr(self, one.name) for one, _ in declared(PipelineOptions)}
+        shared = {one.name: getattr(self, one.name) for one in declared(PipelineOptions)}
         return LoadOptions(
             self.split,
             image_size=image_size,
@@ -522,7 +522,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
                 return str(value.absolute())
             return getattr(value, "__qualname__", str(value))
 
-        names = [one.name for one, spec in declared(self) if spec.on_resume != "call"]
+        names = [one.name for one in declared(TrainOptions) if one.spec.on_resume != "call"]
         values = {name: getattr(self, name) for name in names} | {"model": self.model_name}
         parsed: dict[str, Any] = json.loads(json.dumps(values, default=json_value))
         return parsed

@@ -45,11 +45,10 @@ from tfrtool.storage.atomic_files import (
     sync_folder,
 )
 from tfrtool.storage.commit import CLAIM, PUBLISHING, STAGING, has_uncommitted_write
-from tfrtool.storage.json_files import read_json
-from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.json_values import read_json
+from tfrtool.storage.lock import LOCK, locked, signals_wait
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.signals import signals_wait
 from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.run_options import Existing, JobSettings
 

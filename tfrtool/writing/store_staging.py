@@ -21,9 +21,9 @@ from tfrtool.examples.tfds_metadata import DATASET_INFO, REPORT
 from tfrtool.records.count import INDEX
 from tfrtool.storage.commit import CLAIM, COMMITS, STAGING, has_uncommitted_write
 from tfrtool.storage.limits import MAX_METADATA_BYTES
+from tfrtool.storage.lock import signals_wait
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.scratch_folder import ScratchFolder
-from tfrtool.storage.signals import signals_wait
 from tfrtool.storage.stores import ChangedError
 from tfrtool.writing.job_report import FinishedFile, ShardReport
 from tfrtool.writing.publish import (

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfrtool.declare import takes
-from tfrtool.engines.engine import Engine
-from tfrtool.engines.pool import cores
+from tfrtool.engines.engine import Engine, cores
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.images.recipe import Encode
 from tfrtool.records.split_names import split_named

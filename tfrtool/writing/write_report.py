@@ -22,8 +22,7 @@ from tfrtool.examples.tfds_metadata import (
 from tfrtool.images.audit import Depth
 from tfrtool.images.recipe import Encode, ImageRecipe
 from tfrtool.sources.items import AnnotationAccount, LeftOut, Source
-from tfrtool.storage.json_files import reading_metadata
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import reading_metadata, to_json_values
 from tfrtool.writing.image_findings import SharedImage, SourceFindings
 from tfrtool.writing.image_task import ImageAccount, ShardResult
 from tfrtool.writing.job_report import (

@@ -19,8 +19,7 @@ from tests.inspection.stats.test_distance import TFDV
 from tests.inspection.stats.tfdv_data import records
 from tests.photos import image_bytes
 from tfrtool.examples.example import Feature, decode_example, encode_example
-from tfrtool.records.crc import crc32c
-from tfrtool.records.framing import Record, frame
+from tfrtool.records.framing import Record, crc32c, frame
 from tfrtool.storage.json_values import to_json_values
 
 

@@ -10,7 +10,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command, resolve_dataset
-from tfrtool.engines.pool import cores
+from tfrtool.engines.engine import cores
 from tfrtool.errors import UsageError, human_count, printable, some_of
 from tfrtool.loading.options import LoaderOption, size_text
 from tfrtool.page import figure_text

@@ -42,9 +42,8 @@ from tfrtool.records.compression import (
     named_compression,
 )
 from tfrtool.records.count import as_error
-from tfrtool.records.crc import masked_crc32c
 from tfrtool.records.frames import in_batches
-from tfrtool.records.framing import Fault, FaultKind, Record
+from tfrtool.records.framing import Fault, FaultKind, Record, masked_crc32c
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import open_shard
 from tfrtool.records.writer import ShardWriter

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from tfrtool.records.crc import extend_crc32c
+from tfrtool.records.framing import extend_crc32c
 
 _Path = tuple[str, ...]
 

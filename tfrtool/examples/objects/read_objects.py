@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -94,11 +94,6 @@ class RecordObjects(NamedTuple):
             one.in_pixels(width, height) for one in self.objects if one.is_inside
         )
         return ImageAnnotation(width, height, objects_inside)
-
-
-def has_boxes(features: Collection[str]) -> bool:
-    """Return whether these are features of a record with objects, in one of the two layouts."""
-    return _BOXES[0] in features or any(f"{OBJECTS}bbox/{side}" in features for side in SIDES)
 
 
 def read_objects(

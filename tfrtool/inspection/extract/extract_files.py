@@ -17,9 +17,8 @@ from tfrtool.storage.atomic_files import (
     temporary_folder,
 )
 from tfrtool.storage.limits import MAX_METADATA_BYTES
-from tfrtool.storage.lock import LOCK, locked
+from tfrtool.storage.lock import LOCK, locked, signals_wait
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.signals import signals_wait
 
 STAGING = "extract"
 """The ending of the temporary folder that holds the files until all are complete."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tfrtool.engines.pool import cores
+from tfrtool.engines.engine import cores
 from tfrtool.storage.limits import MAX_DUCKDB_MEMORY
 
 _THREADS = 8

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, image_sizes, join
 from tfrtool.examples.tfds_metadata import FEATURES
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.storage.json_files import read_json
+from tfrtool.storage.json_values import read_json
 from tfrtool.storage.remote_path import AnyPath
 
 

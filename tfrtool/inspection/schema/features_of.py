@@ -16,7 +16,7 @@ from tfrtool.features.sources import tree_of_columns, with_class_names
 from tfrtool.features.tfds_tree import tfds_of_tree, tree_of_tfds
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.json_files import read_json, reading_metadata
+from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote_path import AnyPath
 

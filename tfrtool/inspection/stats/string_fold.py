@@ -13,7 +13,7 @@ from tfrtool.examples.arrow.arrays import numbers_array
 from tfrtool.examples.content import describe_bytes
 from tfrtool.inspection.stats.number_fold import EXACT_VALUES
 from tfrtool.inspection.summary.summary_json import value_json
-from tfrtool.records.crc import crc32c
+from tfrtool.records.framing import crc32c
 
 LONGEST = 256
 """Bytes of a string that is held; of a longer one its length, its CRC and its first bytes are."""

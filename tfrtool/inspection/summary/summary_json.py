@@ -118,26 +118,22 @@ _ROUNDING = 1.5 * 2**52
 """Adding and subtracting this rounds to an integer, as 53 bits have no room for a fraction."""
 
 
-def _decimals() -> dict[int, tuple[tuple[float, float, float], ...]]:
-    """Return by a float's binary exponent what `shortest_float` tries for 6 to 9 digits.
-
-    Each is a power of ten, and how far from an integer the value times this power may be: up to
-    the first number it is certain that the integer gives the same float32, and from the second on
-    that it doesn't. Between them is 2e-6, for products that were rounded.
-    """
-    found = {}
-    for exponent in range(-50, 25):
-        half_ulp = 2.0 ** (exponent - 25)
-        first = max(5 - math.floor(math.log10(2.0**exponent)), 0)
+_DECIMALS = {
+    exponent: tuple(
+        (power, min(half_ulp * power, 0.5) - 1e-6, half_ulp * power + 1e-6)
         # Up to 10**22, powers of ten are exact, and a division by them is rounded once.
-        powers = [10.0**power for power in range(first, min(first + 5, 23))]
-        found[exponent] = tuple(
-            (power, min(half_ulp * power, 0.5) - 1e-6, half_ulp * power + 1e-6) for power in powers
-        )
-    return found
+        for power in [10.0**digits for digits in range(first, min(first + 5, 23))]
+    )
+    for exponent in range(-50, 25)
+    for half_ulp in [2.0 ** (exponent - 25)]
+    for first in [max(5 - math.floor(math.log10(2.0**exponent)), 0)]
+}
+"""By a float's binary exponent, what `shortest_float` tries for 6 to 9 digits.
 
-
-_DECIMALS = _decimals()
+Each is a power of ten, and how far from an integer the value times this power may be: up to the
+first number it is certain that the integer gives the same float32, and from the second on that it
+doesn't. Between them is 2e-6, for products that were rounded.
+"""
 
 
 def shortest_float(value: float) -> float:

@@ -6,8 +6,18 @@ from tfrtool.errors import ShardError, human_count
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, is_text
-from tfrtool.records.crc import crc32c, mask, unmask
-from tfrtool.records.framing import CRC, FOOTER_SIZE, HEADER, HEADER_SIZE, LENGTH, Fault, FaultKind
+from tfrtool.records.framing import (
+    CRC,
+    FOOTER_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH,
+    Fault,
+    FaultKind,
+    crc32c,
+    mask,
+    unmask,
+)
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Stream, folder_of, open_shard
 from tfrtool.storage.remote_path import AnyPath

@@ -4,7 +4,8 @@ from contextlib import suppress
 
 from tfrtool.examples.example import Example, PayloadKind, decode_example
 from tfrtool.examples.objects.label_map import object_names
-from tfrtool.examples.objects.read_objects import ReadObject, has_boxes, read_objects
+from tfrtool.examples.objects.read_objects import ReadObject, read_objects
+from tfrtool.examples.roles import has_boxes
 from tfrtool.storage.limits import MAX_OBJECTS_CHECKED
 from tfrtool.storage.remote_path import AnyPath
 

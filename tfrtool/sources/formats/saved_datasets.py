@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, os_errors_as, printable
-from tfrtool.storage.json_files import read_json
+from tfrtool.storage.json_values import read_json
 from tfrtool.storage.remote_path import AnyPath
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
