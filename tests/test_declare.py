@@ -109,7 +109,7 @@ def test_wrong_values_name_the_option(options: dict[str, Any], message: str) -> 
 def test_flags_that_exclude_each_other() -> None:
     """Only one value can be chosen."""
     error = _typed("--resume", "--overwrite")
-    assert str(error) == "--resume and --overwrite cannot be used together"
+    assert str(error) == "--resume and --overwrite can't be used together"
 
 
 def test_unknown_keywords_are_type_errors() -> None:

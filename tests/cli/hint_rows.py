@@ -87,6 +87,9 @@ append pets pets | 2
 cat pets --where "label = 'cat'" | 2
   ? compare with label_name instead
   > tfrtool cat pets --where "label_name = 'cat'"
+cat pets --where 'label_name = cat' | 2
+  ? use single quotes for a string: 'cat'
+  > tfrtool cat pets --where "label_name = 'cat'"
 cat a.tfrecord --where 'lable = 1' | 2
   ? did you mean 'label'?
   > tfrtool cat a.tfrecord --where 'label = 1'

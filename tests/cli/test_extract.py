@@ -84,7 +84,7 @@ def test_one_record_becomes_one_file(shard: Path, tmp_path: Path, capsys: Captur
         ("--record 3 --out {}/a.jpg", "no feature 'image'"),
         ("--record 0 --out {}/label.labels.txt", "already exists; use --overwrite"),
         ("--record 0", "--record and --out must be used together"),
-        ("--record 0 --out {}/a.jpg --by label", "--by cannot be used with --record"),
+        ("--record 0 --out {}/a.jpg --by label", "--by can't be used with --record"),
         ("{0}/pets.tfrecord --record 0 --out {0}/a.jpg", "--record requires a single shard"),
         ("", "missing SHARDS or TARGET"),
     ],

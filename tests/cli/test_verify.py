@@ -70,6 +70,8 @@ def test_offset_is_that_of_tensorflow_s_message(tf: Any, name: str, capsys: Capt
     (fault,) = shard["faults"]
     place = fault["offset"] + (12 if fault["kind"] == "payload-crc" else 0)
     assert f"corrupted record at {place} " in str(caught.value)
+    assert run(path) == 3
+    assert f"; TensorFlow: corrupted record at {place}\n" in capsys.readouterr().out
 
 
 @pytest.mark.tf

@@ -376,7 +376,11 @@ def test_an_interrupt(shards: int, large: Path, nodes: Nodes, tmp_path: Path) ->
     process = begun(large, tmp_path / "made", nodes, shards)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=300)
-    assert (process.returncode, out, errors) == (130, "", "\ntfrtool: interrupted\n")
+    assert (process.returncode, out, errors) == (
+        130,
+        "",
+        "\ntfrtool: interrupted; nothing was written\n",
+    )
     assert not (tmp_path / "made").exists()
     deadline = time.monotonic() + 300
     while nodes.workers:  # Ray needs a moment to end them

@@ -277,7 +277,7 @@ def test_overwrite_and_options(tmp_path: Path, kind: Any) -> None:
     assert files_below(tmp_path / "out") == before
     take(ds, tmp_path / "one", kind, limit=1)
     assert len(files_below(tmp_path / "one")) < len(before)
-    with pytest.raises(UsageError, match="cannot be used together"):
+    with pytest.raises(UsageError, match="can't be used together"):
         extract([ds], tmp_path / "x", annotations=kind, by="image/format")
 
 

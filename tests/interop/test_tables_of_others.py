@@ -245,8 +245,8 @@ def test_streams_that_can_not_be_used(
     for words, code, what in (
         (("a.csv", "-"), 2, "-: standard output requires --to arrow, jsonl"),
         (("a.csv", "-", "--to", "parquet"), 2, "-: standard output requires --to"),
-        (("a.csv", "-", "--to", "csv", "--json"), 2, "--json cannot be used with standard output"),
-        (("-", "a.csv", "out"), 2, "-: standard input cannot be used together with"),
+        (("a.csv", "-", "--to", "csv", "--json"), 2, "--json can't be used with standard output"),
+        (("-", "a.csv", "out"), 2, "-: standard input can't be used together with"),
         (("-", "out", "--from", "jsonl"), 1, "error: -: line 1: not valid JSON"),
         (("-", "out"), 1, "error: -: unknown format"),
     ):

@@ -128,7 +128,7 @@ def test_records_parsed_at_once(numbered: Dataset, tf: Any) -> None:
             for values, others in zip(one, other, strict=True):
                 np.testing.assert_array_equal(values, others)
     own = replace(numbered, decode=lambda _: (tf.zeros([8, 8, 3], tf.uint8), 0))
-    with pytest.raises(UsageError, match="--loader parse cannot be used"):
+    with pytest.raises(UsageError, match="--loader parse can't be used"):
         load(own, batched_parse=7)
 
 
@@ -459,10 +459,10 @@ def _by_label(batches: Any) -> list[tuple[int, Any]]:
         ({"cache": "features"}, "training only"),
         ({"cache": "nowhere"}, "one of features, memory, disk, none"),
         ({"recipe": "ours"}, "one of tfrtool, notebook, naive"),
-        ({"recipe": "naive", "cycle_length": 2}, "--loader cycle cannot be used with --recipe"),
-        ({"recipe": "notebook", "prefetch": 0}, "--loader prefetch cannot be used with --recipe"),
-        ({"recipe": "naive", "autotune": True}, "--loader autotune cannot be used with"),
-        ({"recipe": "naive", "first_step": 1}, "first_step cannot be used with --recipe"),
+        ({"recipe": "naive", "cycle_length": 2}, "--loader cycle can't be used with --recipe"),
+        ({"recipe": "notebook", "prefetch": 0}, "--loader prefetch can't be used with --recipe"),
+        ({"recipe": "naive", "autotune": True}, "--loader autotune can't be used with"),
+        ({"recipe": "naive", "first_step": 1}, "first_step can't be used with --recipe"),
         ({"first_step": 7}, "first_step must be from 0 to 6"),
     ],
 )

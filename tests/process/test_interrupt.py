@@ -44,7 +44,7 @@ def test_ctrl_c_leaves_no_shard(forking: Forking, tmp_path: Path) -> None:
     first += f"signal_at(Path({str(dataset)!r}), {signal.SIGINT:d}, 30)"
     forking.start(words, tmp_path / "out", tmp_path / "errors", first=first)
     assert forking.wait() == 130
-    assert (tmp_path / "errors").read_text().strip() == "tfrtool: interrupted"
+    assert (tmp_path / "errors").read_text().strip() == "tfrtool: interrupted; nothing was written"
     assert not dataset.exists()
 
 

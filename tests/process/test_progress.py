@@ -26,6 +26,14 @@ from tfrtool.cli.bars import Bars
 with Bars() as bars, bars.loading_tensorflow():
     os.write(2, b"noise of a library")
 """
+_WAITING = """
+import time
+from tfrtool.cli.bars import Bars
+from tfrtool.storage.progress import activity
+with Bars() as bars:
+    bars(activity("waiting"))
+    time.sleep(2.5)
+"""
 
 
 def _large_shard(path: Path) -> Path:
@@ -125,3 +133,10 @@ def test_a_terminal_shows_that_tensorflow_is_loaded() -> None:
     stdout, shown = _shown(command, terminal=True)
     assert (stdout, b"loading TensorFlow" in shown, b"noise" in shown) == (b"", True, False)
     assert _shown(command, terminal=False) == (b"", b"")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+def test_a_phase_that_counts_nothing_shows_its_time() -> None:
+    """The line of a long import doesn't stand still."""
+    _, shown = _shown([sys.executable, "-c", _WAITING], terminal=True)
+    assert {b"waiting  00:00", b"waiting  00:01"} <= {*shown.strip().split(b"\r")}

@@ -72,7 +72,7 @@ def test_ctrl_c_leaves_a_checkpoint(forking: Forking, pets: Path, tmp_path: Path
     out = tmp_path / "interrupted"
     code, errors = _end_by(forking, signal.SIGINT, pets, out)
     assert code == 130
-    assert errors.split("\n")[-2:] == ["tfrtool: interrupted", ""]
+    assert errors.split("\n")[-2:] == ["tfrtool: interrupted; continue with --resume", ""]
     assert "Traceback" not in errors
     assert {path.name for path in out.iterdir()} == {CHECKPOINT, "run.json"}
     checkpoint = read_state(out)

@@ -199,8 +199,8 @@ def test_a_compiled_model(kind: str, few: Path, tmp_path: Path, capfd: Any) -> N
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"optimizer": "adam"}, "--optimizer cannot be used with a compiled model"),
-        ({"label_smoothing": 0.1}, "--label-smoothing cannot be used with a compiled"),
+        ({"optimizer": "adam"}, "--optimizer can't be used with a compiled model"),
+        ({"label_smoothing": 0.1}, "--label-smoothing can't be used with a compiled"),
         ({"outputs": "probabilities"}, "contradicts the compiled loss"),
         ({"augment": "cutmix=1"}, "require a compiled loss that takes one-hot labels"),
         ({"metrics": [], "learning_rate": 0.125}, None),

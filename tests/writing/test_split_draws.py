@@ -261,4 +261,4 @@ def test_rules_without_splits_are_refused(
     assert main(["write", str(tmp_path / "s"), dataset, *rule]) == 2
     assert "--split" in capsys.readouterr().err
     assert main(["write", str(tmp_path / "s"), dataset, *rule, "--split", "a=1"]) == 2
-    assert "--split cannot be used" in capsys.readouterr().err
+    assert "--split can't be used" in capsys.readouterr().err

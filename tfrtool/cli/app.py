@@ -136,7 +136,7 @@ def run(argv: Sequence[str], signals: Signals | None = None) -> int:
         if signals is not None and signals.number is not None:
             if debug:
                 traceback.print_exc()
-            return report_interrupt(signals.number)
+            return report_interrupt(signals.number, error)
         return _report_error(error, debug, argv)
     finally:
         if shows_ray_logs:
@@ -184,7 +184,7 @@ def _report_error(error: BaseException, debug: bool, argv: Sequence[str]) -> int
         message += f" run {context.command_path if context else _command_of(argv)} --help for usage"
         debug, code = False, int(Outcome.USAGE)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
-        return report_interrupt(signal.SIGINT)
+        return report_interrupt(signal.SIGINT, error)
     elif isinstance(error, TfrtoolError):
         message, code = str(error), error.exit_code
     elif isinstance(error, OSError):

@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import click
 from tfrtool.cli.output import BARS
 from tfrtool.cli.process import Signals, StandardFile
 from tfrtool.storage.extras import KERAS_MODELS, require_tensorflow
-from tfrtool.storage.progress import Progress, activity
+from tfrtool.storage.progress import BYTES, Progress, activity
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -32,6 +33,7 @@ class Bars:
             context.meta[BARS] = self
         self._last = activity("preparing")
         self._bar: tqdm[Any] | None = None
+        self._clock: _Clock | None = None
         self._file: io.TextIOWrapper | None = None
 
     def __enter__(self) -> "Bars":
@@ -65,6 +67,7 @@ class Bars:
         if self._bar is None or not same or progress.done < self._last.done:
             self.remove()
             self._bar = self._draw(progress)
+            self._clock = None if progress.unit else _Clock(self._bar)
         self._last = progress
         if progress.note:
             self._bar.set_postfix_str(progress.note, refresh=False)
@@ -85,21 +88,44 @@ class Bars:
             initial=progress.done,
             total=progress.total,
             desc=progress.what,
-            unit=progress.unit if progress.unit == "B" else f" {progress.unit}",
-            unit_scale=progress.unit == "B",
+            unit="iB" if progress.unit == BYTES else f" {progress.unit}",
+            unit_scale=progress.unit == BYTES,
+            unit_divisor=1024,  # as in the results
             leave=False,
             file=self._file,
             dynamic_ncols=True,
             miniters=0,
             smoothing=0,
-            bar_format=None if progress.unit else "{desc}",
+            bar_format=None if progress.unit else "{desc}  {elapsed}",
         )
 
     def remove(self) -> None:
         """Remove the bar, for something else to be printed; the next progress draws it again."""
+        if self._clock is not None:
+            self._clock.stop()
+            self._clock = None
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+class _Clock:
+    """Redraws a bar that counts nothing once a second: its time shows that work goes on."""
+
+    def __init__(self, bar: "tqdm[Any]") -> None:
+        self._bar, self._stopped = bar, threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+        self._thread.start()
+
+    def _tick(self) -> None:
+        while not self._stopped.wait(1):
+            with suppress(OSError):  # the terminal is gone
+                self._bar.refresh()
+
+    def stop(self) -> None:
+        """Redraw no more."""
+        self._stopped.set()
+        self._thread.join()
 
 
 @contextmanager

@@ -193,7 +193,7 @@ def _with_options(function: _Function, options: Sequence[DeclaredOption]) -> _Fu
         for name, flags in choosing:
             chosen = [flag for flag in flags if words.pop(flag)]
             if len(chosen) > 1:
-                raise UsageError(f"--{chosen[0]} and --{chosen[1]} cannot be used together")
+                raise UsageError(f"--{chosen[0]} and --{chosen[1]} can't be used together")
             if chosen:
                 words[name] = chosen[0]
         return function(**words)

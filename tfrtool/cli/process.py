@@ -140,8 +140,13 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
 
 
-def report_interrupt(number: int) -> int:
-    """Print that a signal ended the command, and return the exit code that shells use for it."""
+def report_interrupt(number: int, error: BaseException | None = None) -> int:
+    """Print that a signal ended the command, and return the exit code that shells use for it.
+
+    ``error`` is the `KeyboardInterrupt`, or click's error that it caused. Its notes are printed:
+    they say whether anything was written.
+    """
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-    sys.stderr.write(f"tfrtool: {how}\n")
+    notes = getattr(error and (error.__cause__ or error), "__notes__", ())
+    sys.stderr.write(f"tfrtool: {'; '.join((how, *notes))}\n")
     return 128 + number

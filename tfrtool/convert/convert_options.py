@@ -115,7 +115,7 @@ class ReshardOptions(CopyOptions):
             what = f"shuffle must be True or False, got {self.shuffle!r}; the seed is seed=N"
             raise UsageError(what)
         if self.stratify is not None and self.group_by is not None:
-            raise UsageError("--stratify and --group-by cannot be used together")
+            raise UsageError("--stratify and --group-by can't be used together")
         check_splits(self.splits or {}, self.stratify or self.group_by)
 
 
@@ -296,7 +296,7 @@ class EditOptions(RunOptions, NameOptions):
     )
 
 
-CHANGES_EXACT = "--exact cannot be used together with --select, --rename or --cast"
+CHANGES_EXACT = "--exact can't be used together with --select, --rename or --cast"
 
 _EXCLUDED: Mapping[str, Sequence[str]] = {
     "schema": ("select", "lists", "exact"),
@@ -304,7 +304,7 @@ _EXCLUDED: Mapping[str, Sequence[str]] = {
     "proto": ("exact", "lists", "rename", "schema", "cast", "label_feature"),
     "explode": ("proto", "exact", "rename", "schema", "cast"),
 }
-"""Options of convert that cannot be used together with others."""
+"""Options of convert that can't be used together with others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,7 +439,7 @@ class ConvertOptions(SizeOptions, ProtoOptions, StoredOptions, CsvOptions):
         pairs = [(name, other) for name, others in _EXCLUDED.items() for other in others]
         for name, other in pairs:
             if getattr(self, name) not in (None, False) and getattr(self, other):
-                raise UsageError(f"{flags[name]} and {flags[other]} cannot be used together")
+                raise UsageError(f"{flags[name]} and {flags[other]} can't be used together")
         if self.exact and (self.select or self.rename or self.cast):
             raise UsageError(CHANGES_EXACT)
 

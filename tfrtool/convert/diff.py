@@ -175,7 +175,7 @@ def diff(a: Paths, b: Paths, options: DiffOptions) -> DiffReport:
         UsageError: no record has the key.
     """
     if options.key and options.by_position:
-        raise UsageError("--key and --by-position cannot be used together")
+        raise UsageError("--key and --by-position can't be used together")
     with ExitStack() as copies:
         sides = [_ComparedRecords(location, options, copies) for location in (a, b)]
         side_a, side_b = sides

@@ -51,5 +51,5 @@ def parse_types(types: Mapping[str, str] | None) -> dict[str, Values]:
 def check_types(types: Mapping[str, str] | None, *, as_stored: bool = False) -> None:
     """Check types before anything is read; `UsageError` if they can't be used."""
     if types and as_stored:
-        raise UsageError("--type and --as-stored cannot be used together")
+        raise UsageError("--type and --as-stored can't be used together")
     parse_types(types)

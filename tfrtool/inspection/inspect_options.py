@@ -144,7 +144,7 @@ class CatOptions(StoredOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.records is not None and self.sample is not None:
-            raise UsageError("--records and --sample cannot be used together")
+            raise UsageError("--records and --sample can't be used together")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +272,6 @@ class ExtractOptions(TypesOption):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.flat and self.by is not None:
-            raise UsageError("--by and --flat cannot be used together")
+            raise UsageError("--by and --flat can't be used together")
         if self.annotations is not None and self.by is not None:
-            raise UsageError("--by and --annotations cannot be used together")
+            raise UsageError("--by and --annotations can't be used together")

@@ -353,7 +353,7 @@ class LoadOptions(PipelineOptions):
         refused |= {"augment"} if self.recipe == "notebook" else set()
         for one in declared(LoadOptions):
             if one.name in refused and getattr(self, one.name) != one.default:
-                raise UsageError(f"{one.flag} cannot be used with --recipe {self.recipe}")
+                raise UsageError(f"{one.flag} can't be used with --recipe {self.recipe}")
 
     def _check_augment(self, augment: Augment) -> None:
         if augment.mixes and not self.one_hot:

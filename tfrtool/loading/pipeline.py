@@ -83,7 +83,7 @@ def _plan(dataset: DatasetFacts, options: LoadOptions, images: int) -> _Plan:
         raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
     batched = options.batched_parse is not None
     if batched and dataset.decode_function is not None:
-        raise UsageError("--loader parse cannot be used with a decoder of your own")
+        raise UsageError("--loader parse can't be used with a decoder of your own")
     split = dataset.local_split(options.split)
     is_filling = options.training and options.cache == "memory"
     cycle = options.cycle_length or (_FILLING_CYCLE if is_filling else _CYCLE)

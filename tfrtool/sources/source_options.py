@@ -46,7 +46,7 @@ class SourceOptions:
             columns = (self.path_column, self.label_column, self.label_columns)
             if self.labels == "keep" or any((*others, *columns)):
                 raise UsageError(
-                    "--annotations cannot be used with --column, --all-columns, --multi-label, "
+                    "--annotations can't be used with --column, --all-columns, --multi-label, "
                     "--path-column, --label-column, --label-columns, --label-depth, "
                     "--split-labels or --labels keep"
                 )
@@ -55,16 +55,16 @@ class SourceOptions:
                 if getattr(self, name) != usual:
                     raise UsageError(f"--{name.replace('_', '-')} needs --annotations")
         if (self.class_map or self.only_classes) and self.labels == "keep":
-            raise UsageError("--labels keep and --class-map cannot be used together")
+            raise UsageError("--labels keep and --class-map can't be used together")
         if self.multi_label is not None and self.labels == "keep":
-            raise UsageError("--labels keep and --multi-label cannot be used together")
+            raise UsageError("--labels keep and --multi-label can't be used together")
         if self.label_columns:
             self._check_label_columns()
         if self.label_column is not None and self.label_column in {
             *self.columns,
             *(column.rpartition(":")[0] for column in self.columns),
         }:
-            what = f"--label-column and --column cannot both name {self.label_column!r}"
+            what = f"--label-column and --column can't both name {self.label_column!r}"
             raise UsageError(what)
         if self.label_depth is not None and self.label_depth < 1:
             raise UsageError(f"--label-depth must be at least 1, got {self.label_depth}")
@@ -78,7 +78,7 @@ class SourceOptions:
             ("--labels keep", self.labels == "keep" or None),
         ):
             if value is not None:
-                raise UsageError(f"--label-columns and {name} cannot be used together")
+                raise UsageError(f"--label-columns and {name} can't be used together")
         labels = [name.strip() for name in self.label_columns]
         if len({*labels}) < len(labels):
             raise UsageError("--label-columns names a column twice")

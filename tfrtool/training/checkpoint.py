@@ -90,7 +90,7 @@ def restore(out: Path, frozen: int, variables: Sequence[Any], weights: Sequence[
         if header.run.frozen != frozen:
             raise ValueError("its frozen weights differ from those of the run")
         if header.arrays not in (_kinds(variables), _kinds((*variables, *weights))):
-            raise ValueError("it belongs to another model")
+            raise ValueError("the file belongs to another model")
         size = sum(np.dtype(name).itemsize * math.prod(shape) for name, shape in header.arrays)
         data = file.read(size + 1)
         if len(data) != size or crc32c(data) != header.crc32c:

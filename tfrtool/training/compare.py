@@ -32,7 +32,7 @@ def comparable_runs(options: TrainOptions) -> dict[str, TrainOptions]:
     """Return the runs to measure by name, the caller's last; a `UsageError` if there are none."""
     if options.resume or options.recipe == "naive":
         other = "--resume" if options.resume else "--recipe naive"
-        raise UsageError(f"--compare cannot be used with {other}")
+        raise UsageError(f"--compare can't be used with {other}")
     measured = replace(options, **_SAVES_NOTHING | {"on_progress": send_to_parent})
     published = replace(measured, **_AS_PUBLISHED)
     runs = {NAIVE: replace(published, recipe="naive")}

@@ -161,7 +161,7 @@ def _check_compiled(options: TrainOptions, devices: Devices, compiled: Mapping[s
     names = ["optimizer", "schedule", "warm_up", *(["label_smoothing"] if compiled["loss"] else [])]
     for name in names:
         if getattr(options, name):
-            what = f"{option_name(name)} cannot be used with a compiled model"
+            what = f"{option_name(name)} can't be used with a compiled model"
             raise UsageError(what, hint="change its compile(), or leave compile() out")
     if devices.several:
         raise UsageError(

@@ -211,7 +211,7 @@ class Regression(_ModelTask):
         """Raise a `UsageError` for options that need classes."""
         for name in ("head", "outputs", "label_smoothing", "balance_classes"):
             if getattr(options, name):
-                raise UsageError(f"{option_name(name)} cannot be used with --task regression")
+                raise UsageError(f"{option_name(name)} can't be used with --task regression")
 
     def losses(self, labels: Any, outputs: Any, _: float = 0.0) -> Any:
         """Return the loss of each image, the mean over the numbers."""

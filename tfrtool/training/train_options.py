@@ -408,7 +408,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
         ):
             # The published pipelines are compared, and not changed.
             raise UsageError(
-                "--cache, --no-deterministic, --strategy and --resume cannot be used with --recipe "
+                "--cache, --no-deterministic, --strategy and --resume can't be used with --recipe "
                 f"{self.recipe}"
             )
         frozen = self.model != CNN and (is_own(self.model_name) or self.trained == "head")

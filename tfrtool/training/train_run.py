@@ -99,6 +99,7 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
             callbacks.append(trace)
         callbacks += [*options.callbacks, checkpoints, EpochEnd(run, reports)]
         stack.enter_context(data.naming_damage())
+        stack.enter_context(_naming_checkpoint(options.out_dir))
         options.on_progress(activity(f"epoch {len(before) + 1}"))
         training, *validation = _batches(run)
         weights = run.plan.class_weights or {}
@@ -115,6 +116,17 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
             verbose=0,
         )
     return reports.epochs, checkpoints.best_weights
+
+
+@contextlib.contextmanager
+def _naming_checkpoint(out: Path | None) -> Iterator[None]:
+    """Note on an interrupt that the run can be continued."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if out is not None and has_checkpoint(out):
+            error.add_note("continue with --resume")
+        raise
 
 
 def _batches(run: Run) -> list[Any]:

@@ -89,11 +89,22 @@ class Staging(abc.ABC):
         self, settings: JobSettings, folder: Path, target: AnyPath, notes: AnyPath
     ) -> None:
         self.settings, self.folder, self.target, self.notes = settings, folder, target, notes
-        self.resumed = self.left = False
+        self.resumed = self.left = self.published = False
         self._facts: dict[str, Any] = {}  # the content of the claim
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "settings": None}  # only this process publishes
+
+    @contextlib.contextmanager
+    def noting_interrupt(self) -> Iterator[None]:
+        """Note on an interrupt what remains of the write."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if not self.published:
+                resumed = self.resumed
+                error.add_note("continue with --resume" if resumed else "nothing was written")
+            raise
 
     def begin(self, plan: str, names: Iterable[str]) -> dict[str, FinishedFile]:
         """Begin to write the files of a plan, given by its digest; return those that are finished.
@@ -272,6 +283,7 @@ class FolderStaging(Staging):
                     sync_folder(dataset)
                     _swap(dataset, new, old)
                     move(dataset / PUBLISHING, self.folder)
+                    self.published = True
                 except BaseException:
                     _swap(dataset, new, old, back=True)
                     move(dataset / PUBLISHING, self.folder)
@@ -312,7 +324,8 @@ def stage_in_folder(settings: JobSettings, dataset: Path) -> Iterator[FolderStag
             staged = FolderStaging(settings, dataset)
             keep = staged.resumed
             try:
-                yield staged
+                with staged.noting_interrupt():
+                    yield staged
                 keep = False
             finally:
                 with signals_wait():

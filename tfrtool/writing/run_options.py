@@ -172,7 +172,7 @@ class SizeOptions(RunOptions, NameOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.shards is not None and self.shard_size is not None:
-            raise UsageError("--shards and --shard-size cannot be used together")
+            raise UsageError("--shards and --shard-size can't be used together")
         _ = self.shard_bytes  # which checks it
 
     @property
@@ -200,7 +200,7 @@ class CompressionOptions(SizeOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.index and self.compression != "none":
-            raise UsageError("--index and --compression cannot be used together")
+            raise UsageError("--index and --compression can't be used together")
 
 
 def check_goal(folder: AnyPath) -> None:

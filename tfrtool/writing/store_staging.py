@@ -50,7 +50,7 @@ class StoreStaging(Staging):
     def __init__(self, settings: JobSettings, root: RemotePath, folder: Path) -> None:
         super().__init__(settings, folder, root, root / STAGING)
         self._claim: str | None = None  # its ETag, while it is there
-        self._begun = self._committed = False
+        self._begun = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "folder": self.target}  # the local one isn't elsewhere
@@ -155,13 +155,13 @@ class StoreStaging(Staging):
                 if name != commit:
                     store.put((self.target / name).key, text.encode())
             _put(self.target, self.target / commit, metadata[commit].encode(), None)
-            self._committed = True
+            self.published = True
             if _etag(self.notes / CLAIM) == self._claim:
                 self._release(map(self._note, names))
 
     def end(self, *, keep: bool) -> None:
         """Delete what a write without a commit has made; or ``keep`` it to be resumed."""
-        if self._claim is None or self._committed:
+        if self._claim is None or self.published:
             return
         with contextlib.suppress(OSError):
             if keep or _etag(self.notes / CLAIM) != self._claim:
@@ -218,7 +218,8 @@ def stage_in_store(settings: JobSettings, root: RemotePath) -> Iterator[StoreSta
         try:
             with os_errors_as(WriteError, root, "can't be written to"):
                 staged.claim()
-            yield staged
+            with staged.noting_interrupt():
+                yield staged
             failed = False
         finally:
             with signals_wait():

@@ -147,7 +147,7 @@ def _open(argument: str, options: WriteOptions, scratch: Path) -> tuple[Source, 
         source = with_splits_merged(source, scratch)
     if source.splits and options.splits:
         raise UsageError(
-            "--split cannot be used: the source has its own splits "
+            "--split can't be used: the source has its own splits "
             f"({', '.join(source.splits[:_SPLITS_SHOWN])})",
             path=argument,
             hint="remove --split to keep them, or use --ignore-splits",

@@ -71,7 +71,7 @@ def _declared_columns(
 
     shards = [source for source in sources if not isinstance(source, Stream)]
     if types and len(shards) < len(sources):
-        raise UsageError("--type can't be used with a stream: shards are read twice")
+        raise UsageError("can't read standard input, because --type needs two passes")
     folders = {shard.parent: shard for shard in reversed(shards)}
     is_described = may_be_described(shards) or any(map(has_metadata_types, folders.values()))
     if not (types or is_described):
@@ -200,7 +200,7 @@ def cat_command(
 
     form, as_base64 = choices.pop("format"), choices.pop("bytes") == "base64"
     if as_json and form != "jsonl":
-        raise UsageError(f"--json and --format {form} cannot be used together")
+        raise UsageError(f"--json and --format {form} can't be used together")
     style = CsvOptions.take(choices, form)
     names = select.split(",") if select else None
     message = None
@@ -220,7 +220,7 @@ def cat_command(
     explode = choices.pop("explode")
     if explode is not None:
         if "-" in shards:
-            raise UsageError("--explode can't be used with a stream: shards are read twice")
+            raise UsageError("can't read standard input, because --explode needs two passes")
         choices |= {"on_note": note, "on_fault": damage}
         payloads = PayloadJson(as_base64=as_base64)
         with lines:

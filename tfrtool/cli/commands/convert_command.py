@@ -42,7 +42,7 @@ def convert_command(source: tuple[str, ...], target: str, as_json: bool, **words
     from tfrtool.convert.formats.convert_notes import shorten_notes
 
     if target == "-" and as_json and not words["dry_run"]:
-        raise UsageError("--json cannot be used with standard output as TARGET")
+        raise UsageError("--json can't be used with standard output as TARGET")
     if (target, words["to"]) == ("-", "arrow"):
         binary_output()
     with _files_for_streams(source, target, words["from_format"], words["to"]) as paths:
@@ -75,7 +75,7 @@ def _files_for_streams(
         yield source, target
         return
     if "-" in source and len(source) > 1:
-        raise UsageError("standard input cannot be used together with other sources", path="-")
+        raise UsageError("standard input can't be used together with other sources", path="-")
     output_suffix = FORMATS[target_format].stream_suffix if target_format else ""
     if target == "-" and not output_suffix:
         names = names_of_formats(lambda spec: spec.stream_suffix)

@@ -63,14 +63,14 @@ def inspect_dataset_command(dataset: str, as_json: bool, **words: Any) -> Outcom
     """
     form, features = words.pop("emit"), words.pop("features")
     if as_json and form == "python":
-        raise UsageError("--json and --emit python cannot be used together")
+        raise UsageError("--json and --emit python can't be used together")
     if features or form == "python":
         return _print_features(dataset, form, features, as_json=as_json, **words)
     if words.pop("types"):
         raise UsageError("--type requires --features or --emit python")
     if as_json and form == "croissant":
         raise UsageError(
-            "--json and --emit croissant cannot be used together",
+            "--json and --emit croissant can't be used together",
             hint="use --emit croissant alone to print JSON",
         )
     from tfrtool.inspection.dataset.croissant import croissant
@@ -103,10 +103,10 @@ def _print_features(
 ) -> Outcome:
     """Print the tree of features, and what says so; or as Python code."""
     if features and form != "page":
-        raise UsageError("--features and --emit cannot be used together")
+        raise UsageError("--features and --emit can't be used together")
     if label is not None:
         chosen = "--features" if features else "--emit python"
-        raise UsageError(f"{chosen} and --label-feature cannot be used together")
+        raise UsageError(f"{chosen} and --label-feature can't be used together")
     from tfrtool.examples.fields import tree_lines
     from tfrtool.features.tfds_source import tfds_source
     from tfrtool.inspection.dataset.feature_tree import read_feature_tree

@@ -56,11 +56,11 @@ def inspect_schema_command(shards: tuple[str, ...], as_json: bool, **words: Any)
     if proto is not None:
         if form != "table" or words["sample"] is not None:
             other = "--sample" if form == "table" else "--emit"
-            raise UsageError(f"--proto and {other} cannot be used together")
+            raise UsageError(f"--proto and {other} can't be used together")
         return _show_messages(shards, proto, as_json)
     if as_json and form != "table":
         raise UsageError(
-            f"--json and --emit {form} cannot be used together",
+            f"--json and --emit {form} can't be used together",
             hint="use --emit json alone to print a schema as JSON",
         )
     from tfrtool.examples.feature_text import python_source
@@ -125,7 +125,7 @@ def _declared_content(
     folders = {shard.parent for shard in shards}
     is_declared = folders and all((folder / FEATURES).exists() for folder in folders)
     if types and len(shards) < len(sources):
-        raise UsageError("--type can't be used with a stream: shards are read twice")
+        raise UsageError("can't read standard input, because --type needs two passes")
     if not (is_declared or types or any(map(has_metadata_types, shards[:1]))):
         return None
     from tfrtool.examples.fields import leaves_of

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import unreadable_shards, warn_of_unreadable
 from tfrtool.cli.layout import page_width
 from tfrtool.cli.output import Outcome, emit, emit_pieces, note
@@ -32,13 +33,16 @@ from tfrtool.inspection.shard_options import ProtoOptions, ShardOptions
 from tfrtool.inspection.summary.summary_json import shortest_float
 from tfrtool.page import Bad, Good, Heading, Page, Prose, Table, facts, findings
 from tfrtool.records.compression import Compression
+from tfrtool.storage.progress import Progress
 
 if TYPE_CHECKING:
     from tfrtool.examples.parsing import ParsedValue
     from tfrtool.examples.schema import Schema
+    from tfrtool.examples.schema_fold import FeatureStatistics
     from tfrtool.inspection.rows.payload_json import PayloadJson
     from tfrtool.inspection.summary.shard_summary import Sample, ShardSummary
     from tfrtool.records.framing import Record
+    from tfrtool.records.stream import Location
 
 _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
@@ -89,30 +93,25 @@ def inspect_shard_command(
 
     SHARDS are files, quoted globs and directories, or - for a shard on standard input. For each
     shard, prints its size, compression, number of records, kind of payload, CRC check, features
-    and first records.
+    and first records. The features of several shards are printed once, before the shards.
 
     Exit code 3 means that a shard is damaged, or that records don't match --feature or
     --description.
     """
-    from tfrtool.inspection.summary.shard_summary import inspect_shard
-
     schema, record = _schema(feature, description, proto), words["record"]
     messages = None if proto is None else _messages(proto)
     sources = resolve_sources(shards)
     outcome, shown, unreadable = Outcome.FINE, False, 0
-    for number, source in enumerate(sources):
-        try:
-            summary = inspect_shard(source, schema=schema, **words)
-        except ShardError as error:
-            warn_of_unreadable(error, len(sources))
+    several = None if as_json or raw or len(sources) == 1 else _SeveralShards()
+    for number, summary in enumerate(_summaries(sources, several is not None, schema, words)):
+        if summary is None:
             unreadable += 1
             continue
         contents = [] if messages is None else _contents(summary.sample, messages)
         if as_json:
-            data = summary.to_json(raw=raw)
-            for content, sample in zip(contents, data["sample"], strict=False):
-                sample |= content
-            emit(data)
+            emit(_json(summary, raw=raw, contents=contents))
+        elif several is not None:
+            several.add(summary, contents)
         else:
             if number:
                 emit("")
@@ -126,6 +125,8 @@ def inspect_shard_command(
             outcome = Outcome.DAMAGE
         if stdout_closed():
             return outcome
+    if several is not None:
+        several.emit()
     if unreadable:
         raise unreadable_shards(unreadable, len(sources))
     if messages is not None and (unknown := messages.unknown_note()):
@@ -137,6 +138,26 @@ def inspect_shard_command(
     return outcome
 
 
+def _summaries(
+    sources: Sequence["Location"], together: bool, schema: "Schema | None", words: Mapping[str, Any]
+) -> "Iterator[ShardSummary | None]":
+    """Yield what each shard contains; None after a warning that it can't be read.
+
+    A bar shows how many of them were read, if they are printed ``together``.
+    """
+    from tfrtool.inspection.summary.shard_summary import inspect_shard
+
+    with Bars() as bars:
+        for number, source in enumerate(sources):
+            if together:
+                bars(Progress(what="reading", done=number, total=len(sources), unit="shards"))
+            try:
+                yield inspect_shard(source, schema=schema, **words)
+            except ShardError as error:
+                warn_of_unreadable(error, len(sources))
+                yield None
+
+
 def _schema(
     features: tuple[str, ...], description: str | None, proto: str | None
 ) -> "Schema | None":
@@ -145,9 +166,9 @@ def _schema(
     if not features and description is None:
         return None
     if proto is not None:
-        raise UsageError("--proto cannot be used together with --feature or --description")
+        raise UsageError("--proto can't be used together with --feature or --description")
     if features and description is not None:
-        raise UsageError("--feature and --description cannot be used together")
+        raise UsageError("--feature and --description can't be used together")
     with description_options():
         if description is None:
             return Schema.from_notation(features)
@@ -176,8 +197,52 @@ def _contents(samples: "Iterable[Sample]", messages: "PayloadJson") -> list[dict
     return contents
 
 
+def _json(
+    summary: "ShardSummary", *, raw: bool, contents: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what ``inspect shard --json`` prints of a shard."""
+    data = summary.to_json(raw=raw)
+    for content, sample in zip(contents, data["sample"], strict=False):
+        sample |= content
+    return data
+
+
+class _SeveralShards:
+    """The features of several shards as one schema, and a page for each shard."""
+
+    def __init__(self) -> None:
+        self._pages: list[Page] = []
+        self._features: dict[tuple[bool, bytes], FeatureStatistics] = {}
+        self._records = self._examples = 0
+
+    def add(self, summary: "ShardSummary", contents: Sequence[Mapping[str, Any]]) -> None:
+        self._pages.append(_page(summary, features=False, contents=contents))
+        self._records += summary.records
+        self._examples += summary.records if summary.features else 0
+        for feature in summary.features:
+            known = self._features.setdefault((feature.is_list, feature.key), feature)
+            if known is not feature:
+                known.merge(feature)
+
+    def emit(self) -> None:
+        records = human_count(self._records, "record")
+        title = f"{human_count(len(self._pages), 'shard')}, {records} read"
+        page: list[str | Table] = [Heading(title)]
+        if self._features:
+            features = [self._features[key] for key in sorted(self._features)]
+            page.append(feature_table(features, self._examples))
+        emit(page)
+        for shard in self._pages:
+            emit("")
+            emit(shard)
+
+
 def _page(
-    summary: "ShardSummary", *, raw: bool = False, contents: Sequence[Mapping[str, Any]] = ()
+    summary: "ShardSummary",
+    *,
+    raw: bool = False,
+    features: bool = True,
+    contents: Sequence[Mapping[str, Any]] = (),
 ) -> Page:
     """Return what ``inspect shard`` shows of a shard; ``raw`` leaves its records to `_emit_raw`."""
     shard = summary.shard
@@ -199,7 +264,7 @@ def _page(
     found = [(one.title, printable(one.message)) for one in summary.faults]
     page += findings(found, summary.fault_count)
     page += [Prose(one.cause, "likely: ") for one in summary.faults if one.cause is not None]
-    if summary.features:
+    if summary.features and features:
         page.append(feature_table(summary.features, summary.records))
     for name, indices in summary.hidden.items():
         listed = ", ".join(map(str, indices[:_INDICES_SHOWN]))

@@ -200,7 +200,7 @@ def _file_for_stdin(tables: Mapping[str, str] | None) -> Iterator[Mapping[str, s
 
 def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -> str:
     if as_json and form not in (None, "jsonl"):
-        raise UsageError(f"--json and --format {form} cannot be used together")
+        raise UsageError(f"--json and --format {form} can't be used together")
     if out is not None and not overwrite and as_path(out).exists():
         raise UsageError("already exists", path=out, hint="use --overwrite to replace it")
     if out is not None and named_compression(PurePath(out)):

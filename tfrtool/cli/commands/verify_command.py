@@ -12,7 +12,7 @@ from tfrtool.cli.parameters import STREAMED, command, description_options, stand
 from tfrtool.errors import ShardError, human_bytes, human_count, printable
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.page import Bad, Good, Heading, Page, Prose, Table, facts, findings, shortened
-from tfrtool.records.framing import FaultKind
+from tfrtool.records.framing import HEADER_SIZE, FaultKind
 
 if TYPE_CHECKING:
     from tfrtool.examples.example import PayloadKind
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfrtool.inspection.verify.image_check import ImageFindings
     from tfrtool.inspection.verify.schema_check import Anomaly
     from tfrtool.inspection.verify.verify import VerifyReport
+    from tfrtool.records.framing import Fault
 
 _SHARDS_SHOWN = 20
 _FAULTS_SHOWN = 5
@@ -50,8 +51,8 @@ def verify_command(shards: tuple[str, ...], images: bool, as_json: bool, **words
     - the counts in dataset_info.json
     - whether records match features.json
 
-    Each fault is listed with its likely cause, if there is one. TensorFlow's "corrupted record at
-    N" is the fault at offset N, or at N - 12 if the payload is damaged.
+    Each fault is listed with its likely cause, if there is one, and with the number N of
+    TensorFlow's "corrupted record at N".
 
     Exit code 3 means that a fault was found. With --images, an image that appears in two splits or
     with two labels is a fault; other duplicates are only reported.
@@ -124,10 +125,18 @@ def _shard(verdict: "ShardProfile") -> Iterator[str]:
     if verdict.error is not None:
         yield Bad(printable(verdict.error))
     shown = verdict.faults[:_FAULTS_SHOWN]
-    found = [(fault.title, printable(fault.message)) for fault in shown]
+    found = [(_title(fault), printable(fault.message)) for fault in shown]
     yield from findings(found, verdict.n_faults)
     for cause in dict.fromkeys(fault.cause for fault in shown if fault.cause is not None):
         yield Prose(printable(cause), "likely: ")
+
+
+def _title(fault: "Fault") -> str:
+    """Return where a fault is, with the number in TensorFlow's message, which is the part's."""
+    starts = {FaultKind.LENGTH_CRC: 0, FaultKind.PAYLOAD_CRC: HEADER_SIZE}
+    if fault.kind not in starts:
+        return fault.title
+    return f"{fault.title}; TensorFlow: corrupted record at {fault.offset + starts[fault.kind]}"
 
 
 def _duplicates(duplicates: "Duplicates") -> list[str]:

@@ -106,9 +106,13 @@ def _page(report: "WriteReport") -> Page:
     if report.annotations is not None:
         lines += _objects(report.annotations)
     if report.ignored:
-        what = "not images by name" if report.annotations is None else "not used"
-        lines.append(f"{what}: {human_count(report.count('ignored'), 'file')}")
-        if report.annotations is not None:
+        if report.annotations is None:
+            names = [printable(entry.key) for entry in report.ignored[:KEYS_SHOWN]]
+            more = report.count("ignored") - len(names)
+            text = ", ".join(names) + (f" and {more:,} more" if more else "")
+            lines.append(f"ignored, no image suffix: {text}")
+        else:
+            lines.append(f"not used: {human_count(report.count('ignored'), 'file')}")
             lines += reasons_lines((entry.key, entry.reason) for entry in report.ignored)
     return lines
 

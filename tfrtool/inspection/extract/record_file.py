@@ -60,7 +60,7 @@ def extract_record(
     """
     for name in _UNUSED:
         if getattr(options, name):
-            raise UsageError(f"--{name} cannot be used with --record")
+            raise UsageError(f"--{name} can't be used with --record")
     if len(shards) != 1:
         raise UsageError("--record requires a single shard", found=f"{len(shards):,}")
     if file.exists() and not options.overwrite:

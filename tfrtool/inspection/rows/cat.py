@@ -98,7 +98,7 @@ def cat(
         return islice(_wanted(ranges, options.on_fault, options.on_hop), options.limit)
     files = [shard for shard in shards if not isinstance(shard, Stream)]
     if len(files) < len(shards):
-        raise UsageError("--where can't be used with a stream: shards are read twice")
+        raise UsageError("can't read standard input, because --where needs two passes")
     from tfrtool.inspection.rows.query import matching_records
 
     found = matching_records(
@@ -256,7 +256,7 @@ def _drawn(
     shards: Sequence[AnyPath | Stream], sample: int, seed: int
 ) -> dict[AnyPath | Stream, tuple[Range, ...]]:
     if any(isinstance(shard, Stream) for shard in shards):
-        raise UsageError("--sample can't be used with a stream: shards are read twice")
+        raise UsageError("can't read standard input, because --sample needs two passes")
     ends = list(accumulate((count_shard(shard).records for shard in shards), initial=0))
     drawn = random.Random(seed).sample(range(ends[-1]), min(sample, ends[-1]))
     return {

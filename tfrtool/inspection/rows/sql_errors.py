@@ -162,6 +162,8 @@ def _hint(
     names = [*sorted(columns, key=lambda name: name[:1] == "_"), *candidates]
     typed = dict.fromkeys(name if name.isidentifier() else f'"{name}"' for name in names)
     hint = suggestion(unknown[1], typed, "columns")
-    if f'"{unknown[1]}"' in sql and hint and hint.startswith("columns"):
+    name = re.escape(unknown[1])
+    is_value = re.search(rf'"{name}"|(?:=|<|>|\blike|\bin\s*\(|,)\s*{name}\b', sql, re.IGNORECASE)
+    if is_value and hint and hint.startswith("columns"):
         return f"use single quotes for a string: '{unknown[1]}'"
     return hint

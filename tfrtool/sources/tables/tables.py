@@ -56,7 +56,7 @@ def read_table(
     the folder and not named by any row are left out, and listed as that.
     """
     if isinstance(table, RemotePath) and root is not None:
-        what = "--root cannot be used with a table in an object store"
+        what = "--root can't be used with a table in an object store"
         raise UsageError(what, path=table)
     tables = tables or {"": table}
     first = next(iter(tables.values()))
