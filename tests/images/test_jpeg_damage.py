@@ -103,6 +103,22 @@ def test_libjpeg_warns_of_what_is_refused(
     assert refused > 2
 
 
+@pytest.mark.parametrize("name", ["colour", "grey", "restarts", "4:2:2"])
+def test_metadata_does_not_change_what_is_found(name: str) -> None:
+    """A damaged JPEG has the same problem with a segment that its parser has to look into."""
+    chance = random.Random(name)
+    problems = set()
+    for _ in range(60):
+        hurt = damaged(JPEGS[name], chance)
+        with_profile = hurt[:2] + b"\xff\xe2\x00\x10ICC_PROFILE\0\1\1" + hurt[2:]
+        with quiet_pillow():
+            verdict = audit_image(hurt)
+            assert verdict == audit_image(with_profile)
+        problems.add(verdict.problem)
+    assert None in problems
+    assert len(problems) > 2
+
+
 def test_photographs_are_whole(shared_data: Path) -> None:
     """None of a thousand photographs is taken for damaged, and they are when they are cut."""
     files = sorted((shared_data / "catsdogs").glob("*/*.jpg"))

@@ -13,6 +13,7 @@ from tfrtool.errors import SourceError
 from tfrtool.images.decoder import (
     RefusedImageError,
     decode_jpeg,
+    decode_usual,
     decoder_reason,
     open_image,
     orientation_of,
@@ -139,6 +140,8 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
     scans = JpegScans()
     if header is not None and header.problem is None:
         scans = read_jpeg_scans(data, header)
+        if not recipe.always and decode_usual(data, header, scans) is not None:
+            return ImageVerdict(format="JPEG", size=(header.width, header.height))
     try:
         image = open_image(data, header, scans)
     except RefusedImageError as error:

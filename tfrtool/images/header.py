@@ -23,6 +23,9 @@ _SOF0, _SOF1, _SOF2, _DHT, _JPG, _DAC, _EOI, _SOS, _APP1 = (
     *(0xC0, 0xC1, 0xC2, 0xC4, 0xC8, 0xCC),
     *(0xD9, 0xDA, 0xE1),
 )
+_TABLES_AND_COMMENTS = frozenset({_DHT, 0xDB, 0xDD, 0xFE})
+_JFIF, _ADOBE, _MARKED_BYTES = 0xE0, 0xEE, 14
+"""Segments whose metadata parsers take as it is, if they are no shorter than this."""
 _PLAIN_FRAMES = frozenset({_SOF0, _SOF1, _SOF2})
 _FRAMES = frozenset(range(_SOF0, 0xD0)) - {_DHT, _JPG, _DAC}
 _UNKNOWN_FRAMES = frozenset({0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF})
@@ -52,6 +55,7 @@ class JpegHeader(NamedTuple):
     turned: bool  # its metadata may turn it; if not, it is upright for sure
     scan: int  # where the entropy-coded data starts, in bytes
     single: bool  # libjpeg reads one scan of it, and refuses more: baseline, all components at once
+    usual: bool  # plain and single, and without metadata that parsers could stumble over
     problem: str | None  # why no decoder reads it; None where one may
 
 
@@ -66,7 +70,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
     Stray bytes between segments are passed over as libjpeg and Pillow do.
     """
     width = height = components = bits = frame = frames = stray = 0
-    plain, turned, exif = True, False, bytearray()
+    plain, turned, bare, exif = True, False, True, bytearray()
     position = 2
     try:
         for _ in range(MAX_SEGMENTS):
@@ -94,6 +98,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
                 width = data[position + 7] << 8 | data[position + 8]
                 components = data[position + 9]
             elif marker == _APP1:
+                bare = False
                 if data.startswith(b"Exif\0\0", position + 4):
                     # Pillow joins several of them.
                     turned = turned or bool(exif) or _may_turn(data, position + 10)
@@ -102,6 +107,8 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
                         return _broken(problem)
                 elif _TURNED_XMP.search(data, position, position + length + 2):
                     turned = True
+            elif marker not in _TABLES_AND_COMMENTS:
+                bare = bare and marker in (_JFIF, _ADOBE) and length >= _MARKED_BYTES
             if length < 2:
                 plain, length = False, 2
             position += 2 + length
@@ -124,8 +131,9 @@ def read_jpeg_header(data: bytes) -> JpegHeader:
     # jdinput.c, has_multiple_scans. Behind "start of scan" and its length stands how many it is of.
     together = data[position + 4 : position + 5] == bytes([components & 0xFF])
     single = frames == 1 and frame in (_SOF0, _SOF1) and together
+    usual = plain and single and bare
     return JpegHeader(
-        width, height, components, plain, huffman, familiar, turned, scan, single, problem
+        width, height, components, plain, huffman, familiar, turned, scan, single, usual, problem
     )
 
 
@@ -218,7 +226,7 @@ def _size_problem(width: int, height: int) -> str | None:
 
 
 def _broken(problem: str) -> JpegHeader:
-    return JpegHeader(0, 0, 0, False, False, False, False, 0, False, problem)
+    return JpegHeader(0, 0, 0, False, False, False, False, 0, False, False, problem)
 
 
 def _may_turn(data: bytes, start: int) -> bool:

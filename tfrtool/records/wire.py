@@ -106,3 +106,12 @@ def varint(value: int) -> bytes:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*parts, value])
+
+
+def field_head(tag: int, size: int) -> bytes:
+    """Return what stands before the ``size`` bytes of a field with this tag, below 128."""
+    if size < 0x80:
+        return bytes((tag, size))
+    if size < 0x4000:
+        return bytes((tag, size & 0x7F | 0x80, size >> 7))
+    return bytes((tag,)) + varint(size)
