@@ -37,7 +37,7 @@ from tfrtool.loading.options import Rescale
 
 pytestmark = pytest.mark.tf
 
-NUMBERS = {"crop": 5, "rotate": 30, "cutout": 6}
+NUMBERS = {"crop": 5, "rotate": 30, "zoom": 0.3, "cutout": 6}
 """Numbers of those that have no default and for which 1 would change little."""
 
 EACH = [
@@ -147,7 +147,8 @@ def test_rotation_reads_where_a_rotation_would() -> None:
 @pytest.mark.parametrize(
     ("text", "interpolation", "fill"),
     [("", "bilinear", "reflect"), (":nearest:black", "nearest", "constant"),
-     (":black", "bilinear", "constant"), (":reflect:nearest", "nearest", "reflect")],
+     (":black", "bilinear", "constant"), (":reflect:nearest", "nearest", "reflect"),
+     (":edge", "bilinear", "nearest")],
 )  # fmt: skip
 def test_rotation_equals_that_of_keras(text: str, interpolation: str, fill: str) -> None:
     """Interpolation and fill are those of Keras' layer with the same angle."""
@@ -165,6 +166,30 @@ def test_rotation_equals_that_of_keras(text: str, interpolation: str, fill: str)
         close = np.isclose(result, oracle, atol=0.5).all(-1)
         assert close.mean() > 0.98  # angles differ by rounding, which may change the nearest pixel
     assert (results == 0).all(-1).any() == (fill == "constant")
+
+
+@pytest.mark.parametrize(
+    ("text", "interpolation", "fill"),
+    [("", "bilinear", "reflect"), more(":nearest:edge", "nearest", "nearest")],
+)
+def test_zoom_equals_that_of_keras(text: str, interpolation: str, fill: str) -> None:
+    """Width and height have factors of their own; pixels are those of Keras' layer with these."""
+    ramps = np.zeros((200, 21, 31, 3), np.float32)
+    ramps[..., 0], ramps[..., 1] = np.arange(31), np.arange(21)[:, None]
+    images = random_images(200, 21, 31).astype(np.float32)
+    read = apply("zoom=0.3", ramps)
+    across = (read[:, 10, 20, 0] - read[:, 10, 10, 0]) / 10
+    down = (read[:, 15, 15, 1] - read[:, 5, 15, 1]) / 10
+    spans(across, 0.7, 1.3)
+    spans(down, 0.7, 1.3)
+    assert abs(np.corrcoef(across, down)[0, 1]) < 0.4
+    results = apply(f"zoom=0.3{text}", images)
+    for number in range(4):
+        factors = [(float(one[number]) - 1,) * 2 for one in (down, across)]
+        layer = keras.layers.RandomZoom(*factors, fill_mode=fill, interpolation=interpolation)
+        oracle = layer(images[number][None], training=True).numpy()[0]
+        close = np.isclose(results[number], oracle, atol=0.5).all(-1)
+        assert close.mean() > 0.98
 
 
 def test_cutout_inside_is_never_cut_off() -> None:
@@ -341,6 +366,7 @@ def test_draws_do_not_depend_on_each_other() -> None:
         apply("flip", images)[:, 0, 0, 0],
         apply("flip-vertical", images)[:, 0, 0, 1],
         apply("rotate=20", images)[:, 2, 8, 0],
+        apply("zoom=0.5", images)[:, 8, 12, 0],
         moved[:, 8, 8, 0],
         moved[:, 8, 8, 1],
         np.argmax(holes.any(1), 1),

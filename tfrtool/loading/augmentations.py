@@ -249,7 +249,9 @@ def _crop(images: Tensor, crop: int, draws: Draws) -> Tensor:
     return tf.map_fn(shift, (images, *shifts), fn_output_signature=spec)
 
 
-_FILL_MODES = {"reflect": "REFLECT", "black": "CONSTANT"}
+_FILL_MODES = {"reflect": "REFLECT", "black": "CONSTANT", "edge": "NEAREST"}
+_SAMPLING = (("bilinear", "nearest"), tuple(_FILL_MODES))
+"""Words for how pixels between others are read, and what uncovered areas show."""
 
 
 def _rotate(images: Tensor, degrees: float, draws: Draws, interpolation: str, fill: str) -> Tensor:
@@ -260,12 +262,31 @@ def _rotate(images: Tensor, degrees: float, draws: Draws, interpolation: str, fi
     y, x = ((size - 1) / 2 for size in images.shape[1:3])
     angle = draws.uniform(-largest, largest)
     cosine, sine = tf.cos(angle), tf.sin(angle)
-    zero = tf.zeros_like(cosine)
     start_x, start_y = x - cosine * x + sine * y, y - sine * x - cosine * y
+    rows = [cosine, -sine, start_x, sine, cosine, start_y]
+    return _transform(images, rows, interpolation, fill)
+
+
+def _zoom(images: Tensor, amount: float, draws: Draws, interpolation: str, fill: str) -> Tensor:
+    """Scale images about their centers, width and height each by its own factor."""
+    import tensorflow as tf
+
+    y, x = ((size - 1) / 2 for size in images.shape[1:3])
+    down, across = (draws.uniform(1 - amount, 1 + amount, index) for index in (0, 1))
+    zero = tf.zeros_like(down)
+    rows = [across, zero, x - across * x, zero, down, y - down * y]
+    return _transform(images, rows, interpolation, fill)
+
+
+def _transform(images: Tensor, rows: list[Tensor], interpolation: str, fill: str) -> Tensor:
+    """Return images whose pixels are read where two rows of a matrix say, for each image."""
+    import tensorflow as tf
+
+    zero = tf.zeros_like(rows[0])
     # Its uint8 kernel isn't faster, and cuts fractions off, which darkens images by half a step.
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=tf.cast(images, tf.float32),
-        transforms=tf.stack([cosine, -sine, start_x, sine, cosine, start_y, zero, zero], 1),
+        transforms=tf.stack([*rows, zero, zero], 1),
         output_shape=images.shape[1:3],
         fill_value=0.0,
         interpolation=interpolation.upper(),
@@ -404,14 +425,26 @@ AUGMENTATIONS = (
     ),
     AugmentSpec(
         name="rotate",
-        help="Rotate by up to DEGREES, either way. Uncovered areas show the reflected image, or "
-        "black. nearest takes the nearest pixel instead of a weighted mean.",
+        help="Rotate by up to DEGREES, either way. Uncovered areas show the reflected image, "
+        "black, or the pixels at the edge. nearest takes the nearest pixel instead of a weighted "
+        "mean.",
         unit="DEGREES",
         most=180,
-        words=(("bilinear", "nearest"), ("reflect", "black")),
+        words=_SAMPLING,
         streams=(2,),
         stage=Stage.MOVE,
         apply=_rotate,
+    ),
+    AugmentSpec(
+        name="zoom",
+        help="Show 1 plus or minus up to this of the width and of the height, each drawn by "
+        "itself. The words are those of rotate.",
+        unit="AMOUNT",
+        most=0.9,
+        words=_SAMPLING,
+        streams=(17, 18),
+        stage=Stage.MOVE,
+        apply=_zoom,
     ),
     # The default amounts are those of TF-Slim's inception_preprocessing.distort_color, which
     # trained the Inception models.
