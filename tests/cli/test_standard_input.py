@@ -67,6 +67,20 @@ def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["--where label=1", "--sample 2", "--type label:int64", "--explode label", "--format arrow"],
+)
+def test_what_needs_two_passes_is_refused(option: str, capsys: Capture) -> None:
+    """These options can't be used with a pipe, as docs/commands/overview.md says."""
+    flag = option if option.startswith("--format") else option.split()[0]
+    assert main(["cat", "-", *option.split()]) == 2
+    error = f"tfrtool: error: can't read standard input, because {flag} needs two passes"
+    assert capsys.readouterr().err.strip() == error
+    page = (FIXTURES.parent / "docs" / "commands" / "overview.md").read_text("utf-8")
+    assert f"`{flag}`" in page.split("## Standard input")[1].split("## ")[0]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_says_what_the_file_says(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

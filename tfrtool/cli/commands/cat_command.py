@@ -211,6 +211,9 @@ def cat_command(
     choices["sources"] = shards
     lines = LineBlocks()
     damage = Damage(on_error, before=lines.flush)
+    if "-" in shards and (form == "arrow" or choices["explode"] is not None):
+        cause = "--format arrow" if form == "arrow" else "--explode"
+        raise UsageError(f"can't read standard input, because {cause} needs two passes")
     if form == "arrow":
         from tfrtool.inspection.rows.cat import write_arrow
 
@@ -219,8 +222,6 @@ def cat_command(
         return damage.outcome()
     explode = choices.pop("explode")
     if explode is not None:
-        if "-" in shards:
-            raise UsageError("can't read standard input, because --explode needs two passes")
         choices |= {"on_note": note, "on_fault": damage}
         payloads = PayloadJson(as_base64=as_base64)
         with lines:
