@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfrtool.errors import human_bytes, printable
@@ -93,14 +93,10 @@ def record_text(row: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def rows_json(batches: Iterable[Any], *, folded: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query as JSON values; ``folded`` has long bytes described instead."""
-    from tfrtool.inspection.rows.batches import rows_of  # Arrow, which the others do without
-
-    for batch in batches:
-        for row in rows_of(batch):
-            row = {name: _folded(value) for name, value in row.items()} if folded else row
-            yield {name: as_json(value, nulls=True) for name, value in row.items()}
+def row_json(row: Mapping[str, Any], *, folded: bool = False) -> dict[str, Any]:
+    """Return a row of a query as JSON values; ``folded`` has long bytes described instead."""
+    row = {name: _folded(value) for name, value in row.items()} if folded else row
+    return {name: as_json(value, nulls=True) for name, value in row.items()}
 
 
 def _folded(value: Any) -> Any:

@@ -21,6 +21,7 @@ from tfrtool.inspection.rows import query_tables
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.rows.batches import read_batches as read
 from tfrtool.inspection.rows.query import matching_records, query
+from tfrtool.inspection.rows.query_request import QueryRequest
 from tfrtool.inspection.rows.sandbox import unpack_batch
 from tfrtool.inspection.rows.statement import Statement, check_condition
 from tfrtool.records.framing import LocatedFault
@@ -52,7 +53,7 @@ def answer(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query_tables, "send_to_parent", sent.append)
         records = query_tables._ShardTable(paths, columns, paths, {})
-        query_tables._answer({"records": records}, statement, False)
+        query_tables._answer({"records": records}, statement, QueryRequest(shards=paths, sql=sql))
     found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:
         assert found == []

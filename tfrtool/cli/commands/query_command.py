@@ -44,6 +44,7 @@ from tfrtool.storage.scratch_folder import ScratchFolder
 
 if TYPE_CHECKING:
     from tfrtool.examples.arrow.messages import MessageColumns
+    from tfrtool.inspection.rows.query import Rows
 
 _FORMATS = ("table", "jsonl", "csv", "parquet", "arrow")
 _HEAD = 4096
@@ -118,7 +119,7 @@ def query_command(
     Exit code 3 means that damaged records were skipped.
     """
     from tfrtool.cli.bars import Bars
-    from tfrtool.inspection.rows.query import query, write_arrow, write_parquet
+    from tfrtool.inspection.rows.query import query, query_rows, write_arrow, write_parquet
 
     damage = Damage(on_error)
     if _SQL.match(shards[0]) and not _SQL.match(sql):
@@ -126,6 +127,7 @@ def query_command(
         raise UsageError("SHARDS come before SQL", hint=f"swap the arguments: {hint}")
     form = _chosen(words.pop("format"), out, overwrite, as_json)
     style = CsvOptions.take(words, form)
+    is_arrow = form in ("parquet", "arrow")
     if form == "arrow" and out is None:
         binary_output()
     paths, columns = resolve_shards(shards), None if proto is None else _columns(proto)
@@ -134,25 +136,25 @@ def query_command(
         Bars() as bars,
         os_errors_as(WriteError, out or "-", "can't be written"),
         _target(out, overwrite) as file,
-        query(
+        (query if is_arrow else query_rows)(
             paths,
             sql,
             sources=shards,
             tables=tables,
-            as_text=form not in ("parquet", "arrow"),
+            as_text=not is_arrow,
             on_fault=damage,
             on_progress=bars,
             on_note=note,
             proto=columns,
             **words,
-        ) as reader,
+        ) as answer,
     ):
         if form == "parquet" and file is not None:
-            rows = write_parquet(reader, file)
+            rows = write_parquet(answer, file)
         elif form == "arrow":
-            rows = write_arrow(reader, binary_output() if file is None else file)
+            rows = write_arrow(answer, binary_output() if file is None else file)
         else:
-            rows = _print(reader, form, file, style)
+            rows = _print(answer, form, file, style)
     if out is not None:
         note(f"wrote {human_count(rows, 'row')} to {printable(out)}")
     return damage.outcome()
@@ -213,17 +215,17 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
     return form
 
 
-def _print(reader: Any, form: str, file: BinaryIO | None, style: CsvOptions) -> int:
+def _print(answer: "Rows", form: str, file: BinaryIO | None, style: CsvOptions) -> int:
     """Print rows, or write them to a file as text; return how many."""
-    from tfrtool.cli.rows_text import rows_json, rows_table
+    from tfrtool.cli.rows_text import row_json, rows_table
 
-    names, count = reader.schema.names, 0
+    names, count = answer.names, 0
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal count
-        for row in rows_json(reader, folded=form == "table"):
+        for row in answer.rows:
             count += 1
-            yield row
+            yield row_json(dict(zip(names, row, strict=True)), folded=form == "table")
 
     rows = counted()
     lines: Iterable[str | Page]

@@ -490,12 +490,22 @@ def decode_records(
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch; float32 values are the shortest decimals of these."""
+    batch = _with_short_floats(batch)
+    for start in range(0, batch.num_rows, _ROWS):
+        yield from batch.slice(start, _ROWS).to_pylist()
+
+
+def values_of(batch: pa.RecordBatch) -> list[list[Any]]:
+    """Return the values of each column, as those of `rows_of`."""
+    return [column.to_pylist() for column in _with_short_floats(batch).columns]
+
+
+def _with_short_floats(batch: pa.RecordBatch) -> pa.RecordBatch:
     for at, field in enumerate(batch.schema):
         if "float" in str(field.type):
             floats = map_values(batch.column(at), short_floats)
             batch = batch.set_column(at, field.name, floats)
-    for start in range(0, batch.num_rows, _ROWS):
-        yield from batch.slice(start, _ROWS).to_pylist()
+    return batch
 
 
 def narrowed(columns: Columns, fields: Collection[str]) -> Columns:

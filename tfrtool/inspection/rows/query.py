@@ -1,27 +1,38 @@
 """SQL over the records of shards.
 
-Arrow and DuckDB are imported here and in another process at the same time.
+A process of its own imports Arrow and DuckDB; this one only if shards are large, or to return
+Arrow.
 """
 
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, BinaryIO, cast
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from tfrtool.engines.engine import Workers
 from tfrtool.errors import ShardError, os_reason
 from tfrtool.features.type_spelling import check_types
+from tfrtool.inspection.rows.query_request import Hooks, QueryRequest
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.records.framing import LocatedFault
-from tfrtool.storage.arguments import Paths
-from tfrtool.storage.progress import OnProgress, no_progress
-from tfrtool.storage.remote_path import AnyPath
+from tfrtool.records.stream import total_bytes
+from tfrtool.storage.progress import BYTES, Meter, OnProgress, Progress, no_progress
+from tfrtool.storage.remote_path import AnyPath, RemotePath
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tfrtool.examples.arrow.messages import MessageColumns
     from tfrtool.inspection.rows.statement import Statement
+
+_SHORT, _SHORT_ALONE = 16 * 1024**2, 256 * 1024**2
+"""Bytes of several shards, and of one, that are read by one process."""
+
+
+class Rows(NamedTuple):
+    """The rows of an answer as Python's values, as they come."""
+
+    names: Sequence[str]
+    rows: Iterator[tuple[Any, ...]]
 
 
 @contextmanager
@@ -29,18 +40,11 @@ def query(
     shards: Sequence[AnyPath],
     sql: str,
     *,
-    tables: Mapping[str, str | os.PathLike[str]] | None = None,
-    sources: Paths | None = None,
     workers: Workers = None,
-    as_text: bool = False,
-    as_stored: bool = False,
-    types: Mapping[str, str] | None = None,
-    explode: Sequence[str] | None = None,
-    proto: "MessageColumns | None" = None,
-    condition: str | None = None,
     on_fault: Callable[[LocatedFault], None],
     on_progress: OnProgress = no_progress,
     on_note: Callable[[str], None] = lambda _: None,
+    **choices: Any,
 ) -> "Iterator[pa.RecordBatchReader]":
     """Run a query over ``records``, and give its rows as they come.
 
@@ -53,57 +57,97 @@ def query(
     Args:
         shards: the files.
         sql: one SELECT statement.
-        tables: other tables to join, by name: files of CSV, JSON Lines, Parquet or
-            Arrow, or shards.
-        sources: what names the shards, such as their directory, which says their splits; None
-            takes the files themselves.
         workers: how many processes at most look for the columns; None takes the cores.
-        as_text: whether dates, times and timestamps come as text: Python can't hold all of them.
-            Values that Arrow can't hold always do.
-        as_stored: whether columns are the features as records store them, whatever features.json
-            says.
-        types: types of the features of the shards by name, which come before those of files.
-        explode: the lists whose items are the rows of ``records``; None for a row for each record.
-        proto: the fields of other messages, which the records of the shards are.
-        condition: the part of the statement that must be an expression.
         on_fault: called with the damage that is left out, once; what it raises ends the query.
         on_progress: called with the bytes that are read, for the columns, and then for the
             query if it reads them again.
         on_note: called with a note on the parts of messages that are not columns.
+        choices: the other fields of `QueryRequest`.
 
     Raises:
         ShardError: a file can't be read, the query can't be started, needs too much memory, or
             fails at a value.
         UsageError: it is not a SELECT, or makes no sense.
     """
-    check_types(types, as_stored=as_stored)
+    request = QueryRequest(shards=shards, sql=sql, **choices)
+    with _answering(request, workers, Hooks(on_fault, on_progress, on_note)) as found:
+        import pyarrow as pa
+
+        from tfrtool.inspection.rows.sandbox import unpack_batch
+
+        schema = next(found)
+        yield pa.RecordBatchReader.from_batches(schema, map(unpack_batch, found))
+
+
+@contextmanager
+def query_rows(
+    shards: Sequence[AnyPath],
+    sql: str,
+    *,
+    workers: Workers = None,
+    on_fault: Callable[[LocatedFault], None],
+    on_progress: OnProgress = no_progress,
+    on_note: Callable[[str], None] = lambda _: None,
+    **choices: Any,
+) -> Iterator[Rows]:
+    """Do what `query` does, for rows as Python's values; this process then needs no Arrow."""
+    request = QueryRequest(shards=shards, sql=sql, as_values=True, **choices)
+    with _answering(request, workers, Hooks(on_fault, on_progress, on_note)) as found:
+        names = next(found)
+        yield Rows(names, (row for columns in found for row in zip(*columns, strict=True)))
+
+
+@contextmanager
+def _answering(request: QueryRequest, workers: Workers, hooks: Hooks) -> Iterator[Iterator[Any]]:
+    """Give what the process of a query sends: a schema or the names of columns, then batches."""
+    check_types(request.types, as_stored=request.as_stored)
     with ExitStack() as stack:
         try:
             child = stack.enter_context(SqlChild())
-            child.send(_parse, sql, condition, ["records", *(tables or {})])
-            from tfrtool.inspection.rows.query_tables import answers
+            if _is_short(request.shards):
+                child.send(_answer, request)
+            else:
+                names = ["records", *(request.tables or {})]
+                child.send(_parse, request.sql, request.condition, names)
+                from tfrtool.inspection.rows.query_tables import begin_answer
 
-            answer = answers(
-                child,
-                shards,
-                cast("Statement", child.receive()),
-                tables=tables,
-                sources=sources,
-                workers=workers,
-                as_text=as_text,
-                as_stored=as_stored,
-                types=types,
-                explode=explode,
-                proto=proto,
-                on_fault=on_fault,
-                on_progress=on_progress,
-                on_note=on_note,
-            )
-            reader = stack.enter_context(answer)
+                statement = cast("Statement", child.receive())
+                stack.enter_context(begin_answer(child, request, statement, workers, hooks))
+            found = _received(child, request.shards, hooks)
+            first = next(found)
         except OSError as error:  # not of writing rows, which is up to the caller
             what = f"the query can't be started: {os_reason(error)}"
             raise ShardError(what, path=error.filename) from error
-        yield reader
+        yield chain([first], found)
+
+
+def _is_short(shards: Sequence[AnyPath]) -> bool:
+    """Return whether one process finds the columns of shards as soon as several do."""
+    if any(isinstance(shard, RemotePath) for shard in shards):
+        return False
+    with suppress(OSError):
+        size = sum(shard.stat().st_size for shard in shards)
+        return size <= (_SHORT if len(shards) > 1 else _SHORT_ALONE)
+    return False
+
+
+def _received(child: SqlChild, shards: Sequence[AnyPath], hooks: Hooks) -> Iterator[Any]:
+    """Yield what a query sends, and pass on damage, notes and progress."""
+    meter = None
+    while (found := child.receive()) is not None:
+        if isinstance(found, LocatedFault):
+            hooks.on_fault(found)
+        elif isinstance(found, str):
+            hooks.on_note(found)
+        elif isinstance(found, Progress):
+            hooks.on_progress(found)
+        elif isinstance(found, dict):
+            meter = meter or Meter(hooks.on_progress, "reading", BYTES, total_bytes(shards))
+            meter.add(found)
+        else:
+            yield found
+    if meter is not None:
+        meter.finish()
 
 
 def _parse(sql: str, condition: str | None, tables: Collection[str]) -> "Statement":
@@ -115,43 +159,32 @@ def _parse(sql: str, condition: str | None, tables: Collection[str]) -> "Stateme
     return Statement.parse(sql, tables)
 
 
+def _answer(request: QueryRequest) -> None:
+    """Answer a query in the process that is for it."""
+    from tfrtool.inspection.rows.query_tables import answer
+
+    names = ["records", *(request.tables or {})]
+    answer(request, _parse(request.sql, request.condition, names))
+
+
 def matching_records(
     shards: Sequence[AnyPath],
     where: str,
     *,
-    sources: Paths | None = None,
-    workers: Workers = None,
     limit: int | None = None,
-    as_stored: bool = False,
-    types: Mapping[str, str] | None = None,
-    proto: "MessageColumns | None" = None,
-    on_fault: Callable[[LocatedFault], None],
-    on_progress: OnProgress = no_progress,
+    **choices: Any,
 ) -> dict[AnyPath, list[int]]:
-    """Return the numbers of the records of each shard for which an SQL condition holds."""
-    from tfrtool.examples.arrow.columns import PLACES
+    """Return the numbers of the records of each shard for which an SQL condition holds.
 
-    sql = f"SELECT {PLACES[0]}, {PLACES[1]} FROM records WHERE (\n{where}\n)"
+    ``choices`` are the arguments of `query`.
+    """
+    sql = f"SELECT _shard, _record FROM records WHERE (\n{where}\n)"
     sql += "" if limit is None else f" LIMIT {limit}"
     names_of = {path: str(path).encode("utf-8", "backslashreplace").decode() for path in shards}
     found: dict[str, list[int]] = {name: [] for name in names_of.values()}
-    asked = query(
-        shards,
-        sql,
-        sources=sources,
-        workers=workers,
-        as_stored=as_stored,
-        types=types,
-        proto=proto,
-        condition=where,
-        on_fault=on_fault,
-        on_progress=on_progress,
-    )
-    with asked as reader:
-        for batch in reader:
-            names, numbers = (column.to_pylist() for column in batch.columns)
-            for name, number in zip(names, numbers, strict=True):
-                found[name].append(number)
+    with query_rows(shards, sql, condition=where, **choices) as answer:
+        for name, number in answer.rows:
+            found[name].append(number)
     return {path: found[name] for path, name in names_of.items()}
 
 

@@ -1,10 +1,9 @@
 """Tables for SQL: the records of shards, as they are read, and files."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from tfrtool.engines.pool import Processes
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.examples.arrow.columns import CONTEXT, PLACES, Columns
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.examples.arrow.messages import MessageColumns
 from tfrtool.examples.example import PayloadKind
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.exploded_columns import needed_columns
@@ -32,24 +30,25 @@ from tfrtool.inspection.rows.batches import (
     fold_columns,
     read_batches,
     unknown_note,
+    values_of,
     with_inferred,
 )
 from tfrtool.inspection.rows.event_columns import EventColumns
 from tfrtool.inspection.rows.exploded_rows import Exploder
+from tfrtool.inspection.rows.query_request import Hooks, QueryRequest
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
-from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch, unpack_batch
+from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.inspection.rows.statement import Statement
 from tfrtool.records.count import as_error
-from tfrtool.records.framing import Fault, FaultKind, LocatedFault
+from tfrtool.records.framing import Fault, FaultKind
 from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
-from tfrtool.records.stream import total_bytes
 from tfrtool.sources.formats import parquet_reader
 from tfrtool.storage.arguments import Paths, as_path, check_no_url
 from tfrtool.storage.child import send_to_parent
 from tfrtool.storage.opening import open_regular
-from tfrtool.storage.progress import BYTES, Meter, OnProgress, counting
+from tfrtool.storage.progress import counting
 from tfrtool.storage.remote_path import AnyPath, with_copies
 
 if TYPE_CHECKING:
@@ -187,104 +186,92 @@ class _TextFile:
         return self._table.batches(names)
 
 
-_AnyTable = _ShardTable | _ParquetTable | _TextFile
+_File = _ParquetTable | _TextFile
+_AnyTable = _ShardTable | _File
 
 
 @contextmanager
-def answers(
-    child: SqlChild,
-    shards: Sequence[AnyPath],
-    statement: Statement,
-    *,
-    tables: Mapping[str, str | os.PathLike[str]] | None,
-    sources: Paths | None,
-    workers: Workers,
-    as_text: bool,
-    as_stored: bool,
-    types: Mapping[str, str] | None,
-    explode: Sequence[str] | None,
-    proto: MessageColumns | None,
-    on_fault: Callable[[LocatedFault], None],
-    on_progress: OnProgress,
-    on_note: Callable[[str], None],
-) -> Iterator[pa.RecordBatchReader]:
-    """Do what `query` does, in a process that has parsed the statement."""
+def begin_answer(
+    child: SqlChild, request: QueryRequest, statement: Statement, workers: Workers, hooks: Hooks
+) -> Iterator[None]:
+    """Find the columns of shards in several processes; then have one answer it."""
     folding = workers if isinstance(workers, Engine) else Processes(workers, ready=[child])
-    with ExitStack() as copies:
-        known: dict[str, _AnyTable] = {}
-        places = {_RECORDS: tuple(shards), **_located(tables or {})}
-        own_shards = [path for one in places.values() if isinstance(one, tuple) for path in one]
-        copies.enter_context(local_copies(own_shards, workers, on_progress))
-        for name, paths in places.items():
-            if not isinstance(paths, tuple):
-                known[name] = paths
-                continue
-            cached = dict[AnyPath, CachedRecords]()
-            columns: Columns | None = None
-            if proto is not None and name == _RECORDS:
-                columns = proto
-                note = unknown_note(paths, proto, workers=workers, on_progress=on_progress)
-                if note:
-                    on_note(note)
-            elif not as_stored:
-                chosen = types if name == _RECORDS else None
-                columns = _known(child, paths, chosen, folding, on_progress, on_note)
-            if columns is None:
-                fold = fold_columns(paths, cached=cached, workers=folding, on_progress=on_progress)
-                columns = _inferred(fold)
-            named = (tables or {}).get(name, sources)
-            named = paths if named is None else named
-            lists = explode if name == _RECORDS else None
-            known[name] = _ShardTable(paths, columns, named, cached, lists)
-        child.send(with_copies(_answer), known, statement, as_text)
-
-        found = _results(child, shards, on_fault, on_note, on_progress)
-        schema = next(found)
-        yield pa.RecordBatchReader.from_batches(schema, map(unpack_batch, found))
+    places = _located(request)
+    own_shards = [path for one in places.values() if isinstance(one, tuple) for path in one]
+    with local_copies(own_shards, workers, hooks.on_progress):
+        known = _tables(request, places, child.call, folding, hooks)
+        child.send(with_copies(_answer), known, statement, request)
+        yield
 
 
-def _results(
-    child: SqlChild,
-    shards: Sequence[AnyPath],
-    on_fault: OnFault,
-    on_note: Callable[[str], None],
-    on_progress: OnProgress,
-) -> Iterator[Any]:
-    """Yield the schema and the batches that a query sends, and pass on what else it does."""
-    meter = None
-    while (found := child.receive()) is not None:
-        if isinstance(found, LocatedFault):
-            on_fault(found)
-        elif isinstance(found, str):
-            on_note(found)
-        elif isinstance(found, dict):
-            meter = meter or Meter(on_progress, "reading", BYTES, total_bytes(shards))
-            meter.add(found)
-        else:
-            yield found
-    if meter is not None:
-        meter.finish()
+def answer(request: QueryRequest, statement: Statement) -> None:
+    """Do all of a query in this process, which sends its parent what it finds."""
+    hooks = Hooks(send_to_parent, send_to_parent, send_to_parent)
+    known = _tables(request, _located(request), _call, 1, hooks)
+    _answer(known, statement, request)
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _tables(
+    request: QueryRequest,
+    places: Mapping[str, "_File | tuple[AnyPath, ...]"],
+    call: Callable[..., Any],
+    workers: Workers,
+    hooks: Hooks,
+) -> dict[str, "_AnyTable"]:
+    """Return the tables of a query, with the columns of shards.
+
+    What decodes records is called by ``call``, in a process with limited memory.
+    """
+    known: dict[str, _AnyTable] = {}
+    for name, paths in places.items():
+        if not isinstance(paths, tuple):
+            known[name] = paths
+            continue
+        is_main, proto = name == _RECORDS, request.proto
+        cached = dict[AnyPath, CachedRecords]()
+        columns: Columns | None = None
+        if proto is not None and is_main:
+            columns = proto
+            note = unknown_note(paths, proto, workers=workers, on_progress=hooks.on_progress)
+            if note:
+                hooks.on_note(note)
+        elif not request.as_stored:
+            types = request.types if is_main else None
+            columns = _known(paths, types, call, workers, hooks)
+        if columns is None:
+            fold = fold_columns(
+                paths, cached=cached, workers=workers, on_progress=hooks.on_progress
+            )
+            columns = _inferred(fold)
+        named = request.sources if is_main else (request.tables or {})[name]
+        named = paths if named is None else named
+        lists = request.explode if is_main else None
+        known[name] = _ShardTable(paths, columns, named, cached, lists)
+    return known
 
 
 def _known(
-    child: SqlChild,
     shards: Sequence[AnyPath],
     types: Mapping[str, str] | None,
+    call: Callable[..., Any],
     workers: Workers,
-    on_progress: OnProgress,
-    on_note: Callable[[str], None],
+    hooks: Hooks,
 ) -> Columns | None:
     """Return the columns that features.json or types describe, or those of lists of Examples."""
-    declared = child.call(with_copies(_declared), shards, types)
+    declared = call(with_copies(_declared), shards, types)
     if declared.is_partial:
-        fold = fold_columns(shards, workers=workers, on_progress=on_progress)
-        declared = child.call(with_inferred, declared, fold)
+        fold = fold_columns(shards, workers=workers, on_progress=hooks.on_progress)
+        declared = call(with_inferred, declared, fold)
     for note in declared.all_notes:
-        on_note(note)
+        hooks.on_note(note)
     columns: Columns | None = declared.columns
     if columns is not None:
         return columns
-    return ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
+    return ranking_columns(shards, hooks.on_note, workers=workers, on_progress=hooks.on_progress)
 
 
 def _declared(shards: Sequence[AnyPath], types: Mapping[str, str] | None) -> DeclaredFeatures:
@@ -300,12 +287,10 @@ def _inferred(fold: ColumnsFold) -> Columns:
     return columns
 
 
-def _located(
-    tables: Mapping[str, str | os.PathLike[str]],
-) -> dict[str, _ParquetTable | _TextFile | tuple[AnyPath, ...]]:
-    """Return the file of each table to join, or its shards."""
-    found: dict[str, _ParquetTable | _TextFile | tuple[AnyPath, ...]] = {}
-    for name, location in tables.items():
+def _located(request: QueryRequest) -> dict[str, "_File | tuple[AnyPath, ...]"]:
+    """Return the file of each table, or its shards."""
+    found: dict[str, _File | tuple[AnyPath, ...]] = {_RECORDS: tuple(request.shards)}
+    for name, location in (request.tables or {}).items():
         if not _TABLE_NAME.fullmatch(name) or name.casefold() == _RECORDS:
             raise UsageError(
                 f"invalid table name {name[:100]!r}",
@@ -330,17 +315,17 @@ def _located(
     return found
 
 
-def _answer(known: Mapping[str, _AnyTable], statement: Statement, as_text: bool) -> None:
+def _answer(known: Mapping[str, _AnyTable], statement: Statement, request: QueryRequest) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
     tables = {name: _reported(one, statement.names) for name, one in known.items()}
     paths = [path for table in known.values() for path in table.paths]
     with closing(Sandbox(tables, statement, paths)) as sandbox:
         try:
             sandbox.check()
-            with sandbox.read(as_text=as_text) as reader:
-                send_to_parent(reader.schema)
+            with sandbox.read(as_text=request.as_text) as reader:
+                send_to_parent(reader.schema.names if request.as_values else reader.schema)
                 for batch in reader:
-                    send_to_parent(pack_batch(batch))
+                    send_to_parent(values_of(batch) if request.as_values else pack_batch(batch))
         except Exception as error:
             raise sandbox.as_error(error) from error
 
