@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import random
+import shutil
 import struct
 import sys
+from array import array
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import pytest
@@ -19,7 +23,7 @@ import tfrtool
 from tests.conftest import SHARED_DATA
 from tests.examples.strategies import entry, float32, int64, payloads, raw_example, string
 from tests.more import thinned
-from tests.records.strategies import Reading, payload_lists, read, shard_of
+from tests.records.strategies import Reading, offsets_of, payload_lists, read, shard_of
 from tfrtool.errors import ShardError
 from tfrtool.examples.example import Feature
 from tfrtool.examples.proto import example_pb2 as pb
@@ -230,6 +234,72 @@ def test_no_byte_behind_the_end() -> None:
         head = struct.pack("<Q", length)
         stored = struct.pack("<I", masked_crc32c(head))
         assert native.scan(head + stored + data, 0, 99, 2**64 - 1, True)[1] == b""
+
+
+def test_picked_frames() -> None:
+    """They come in any order with their keys, if all are intact and within the data."""
+    payloads = [b"one", b"", b"three" * 400]
+    data, starts = shard_of(payloads), offsets_of(payloads)
+
+    def pick(numbers: list[int], shard: bytes = data) -> object:
+        firsts = array("Q", [starts[number] for number in numbers])
+        sizes = array("Q", [starts[number + 1] - starts[number] for number in numbers])
+        return frames.picked(shard, firsts, sizes)
+
+    for numbers in ([0, 1, 2], [2, 0], [1, 1, 2], []):
+        chosen = [payloads[number] for number in numbers]
+        keys = [masked_crc32c(payload) << 32 | len(payload) for payload in chosen]
+        found = pick(numbers)
+        assert isinstance(found, tuple)
+        assert (found[0], found[1].tolist()) == (shard_of(chosen), keys)
+    for position in (3, 9, 14, starts[1] - 1):  # the length, its CRC, the payload, and its CRC
+        changed = bytearray(data)
+        changed[position] ^= 1
+        assert pick([2, 0], bytes(changed)) is None
+    for start, size in [(len(data), 16), (0, 15), (2**64 - 8, 16), (4, 2**64 - 4), (0, 2**64 - 1)]:
+        with pytest.raises(ValueError, match="frame"):
+            frames.picked(data, array("Q", [0, start]), array("Q", [19, size]))
+    with pytest.raises(ValueError, match="frame"):
+        frames.picked(data, array("Q", [0]), array("Q"))
+    assert frames.picked(data, array("Q", [0]), array("Q", [16])) is None
+
+
+@given(payloads=payload_lists, draw=st.randoms(use_true_random=False))
+def test_copied_records(
+    tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes], draw: random.Random
+) -> None:
+    """Jobs that copy records write the same files, and report the same damage."""
+    folder = tmp_path_factory.mktemp("copied")
+    data = shard_of(payloads * 30 + [b"%d" % number for number in range(40)])
+    is_intact = draw.random() < 0.5
+    first, second, third = (data if is_intact else damaged(data, draw) for _ in range(3))
+    (folder / "a.tfrecord").write_bytes(first)
+    (folder / "b.tfrecord").write_bytes(second)
+    (folder / "c.tfrecord.gz").write_bytes(gzip.compress(third))
+    jobs: list[Callable[[Path], object]] = [
+        lambda out: tfrtool.reshard(folder, out, shards=2, workers=1),
+        lambda out: tfrtool.reshard(folder, out, shards=1, shuffle=True, workers=1),
+        lambda out: tfrtool.reshard(folder, out, splits={"x": 0.4, "y": 0.6}, workers=1),
+        lambda out: tfrtool.filter(folder, out, sample="50%", workers=1),
+        lambda out: tfrtool.filter(folder, out, dedupe=True, workers=1),
+        lambda out: tfrtool.repair(folder / "a.tfrecord", out),
+    ]
+    for job in draw.sample(jobs, 2):
+        both(partial(_written, job, folder.parent / "copies"))
+
+
+def _written(job: Callable[[Any], Any], out: Path) -> object:
+    """Return all that a job writes and reports, or its error."""
+    try:
+        report = job(out)
+        lost = getattr(report, "lost", None)
+        files = sorted(out.glob("*tfrecord*")) if out.is_dir() else [out]
+        found = getattr(report, "skipped", None), str(report.faults), lost
+        return found, [(path.name, path.read_bytes()) for path in files]
+    except tfrtool.TfrtoolError as error:
+        return str(error)
+    finally:
+        shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
 
 
 def test_version_says_how_frames_are_read(capsys: pytest.CaptureFixture[str]) -> None:

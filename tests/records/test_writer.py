@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,7 +49,7 @@ def test_written_is_read(
     with ShardWriter(path, compression) as writer:
         writer.write(payloads[:cut])
         rest = read(shard_of(payloads)).records[cut:]
-        keys = [one.payload_crc << 32 | len(one.payload) for one in rest]
+        keys = array("Q", [one.payload_crc << 32 | len(one.payload) for one in rest])
         writer.write_frames(shard_of(payloads)[offsets_of(payloads)[len(payloads[:cut])] :], keys)
     assert read(path.read_bytes()).payloads == payloads
     assert writer.verify() == writer.tally == tally_of(payloads)

@@ -16,9 +16,9 @@ from tfrtool.convert.reshard import CopyTask, fold_first
 from tfrtool.convert.source_records import (
     PickedRecords,
     check_unchanged,
+    counted_pieces,
     faults_of,
     find_sources,
-    read_counted,
     scan_records,
     shard_stamp,
 )
@@ -87,7 +87,7 @@ class LinkTask(FileTask):
                 with open_regular(self.source) as old, path.open("xb") as new:
                     shutil.copyfileobj(old, new, 1024 * 1024)
         tally = Tally()
-        for _ in read_counted(self.source, tally, Faults(stop=True)):
+        for _ in counted_pieces(self.source, tally, Faults(stop=True)):
             pass
         count_work(tally.records, RECORDS)
         check_unchanged(self.source, self.stamp)

@@ -22,6 +22,7 @@ from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.inspection.rows.query import matching_records
 from tfrtool.records.framing import FaultKind, LocatedFault, Record
+from tfrtool.records.tally import Words
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.limits import MAX_CLASSES
 from tfrtool.storage.opening import file_sha256
@@ -97,6 +98,11 @@ def _sample_size(sample: int | float | str) -> int | float:
     raise UsageError(f"invalid --sample {sample!r}", expected=expected)
 
 
+def _no_marks(keys: Words) -> Rows:
+    """Have records read and checked, for rules that need no digests."""
+    return np.zeros(len(keys), "u1")
+
+
 def _marks(
     _path: Path,
     records: list[Record],
@@ -107,7 +113,7 @@ def _marks(
 ) -> Iterator[tuple[list[Record], Rows]]:
     """Make the 128-bit digests by which copies, and records with the same values, are found."""
     marks, payloads = np.zeros(len(records), dtype), [record.payload for record in records]
-    if "dedupe" in (marks.dtype.names or ()):
+    if "dedupe" in marks.dtype.names:
         contents = payloads.copy()
         for at, values in enumerate(feature_values(payloads, image) if image else ()):
             if values and len(values) == 1 and isinstance(values[0], bytes):
@@ -192,7 +198,9 @@ def _scan_marked(
     wanted = {"dedupe-by": options.dedupe_by, "sample": options.sample_per}
     features = {rule: name for rule, name in wanted.items() if name is not None}
     rules = [*(["dedupe"] if options.dedupe else ()), *features]
-    dtype: Any = [(rule, DIGESTS) for rule in rules] or "u1"
+    dtype: Any = [(rule, DIGESTS) for rule in rules]
+    if not rules:
+        return scan(key_marker=_no_marks)
     image = image_feature(files.paths) if options.dedupe else None
     table = scan(marker=partial(_marks, dtype=dtype, image=image, features=features), dtype=dtype)
     for rule, name in features.items():

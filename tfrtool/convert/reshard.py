@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tfrtool.convert.carried import CarriedMetadata
 from tfrtool.convert.convert_options import CopyOptions, ReshardOptions
+from tfrtool.convert.frame_reader import FrameReader
 from tfrtool.convert.source_records import (
-    FrameReader,
     OnFault,
     PickedRecords,
     Rows,
@@ -31,9 +31,10 @@ from tfrtool.errors import SchemaError, WriteError, printable, some_of
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.records.compression import Compression
+from tfrtool.records.frames import keys_of
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
-from tfrtool.records.tally import Words, payload_key, seed_word, splitmix64
+from tfrtool.records.tally import Words, seed_word, splitmix64
 from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import Paths, as_path, as_paths
 from tfrtool.storage.progress import RECORDS, count_work
@@ -335,8 +336,11 @@ def _draw_splits(
     """Draw the split of each record, by its bytes or by a feature of it."""
     stratify, group_by = options.stratify, options.group_by
     feature = stratify or group_by
-    draw = partial(_draw, feature=feature, group=group_by is not None, seed=options.seed)
-    table = scan(marker=draw, dtype=_MARKS)
+    if feature is None:
+        table = scan(key_marker=partial(_draw_by_key, seed=options.seed), dtype=_MARKS)
+    else:
+        draw = partial(_draw, feature=feature, group=group_by is not None, seed=options.seed)
+        table = scan(marker=draw, dtype=_MARKS)
     marks = table.marks
     if feature and len(marks) and not marks["known"].any():
         from tfrtool.convert.feature_values import no_feature
@@ -358,28 +362,32 @@ def _draw_splits(
     return Selection(table, list(splits), codes + np.uint16(1))
 
 
+def _draw_by_key(keys: Words, seed: int) -> Rows:
+    """Draw a number for each record."""
+    rows = np.zeros(len(keys), _MARKS)
+    rows["draw"] = splitmix64(keys ^ seed_word(seed))
+    return rows
+
+
 def _draw(
     path: Path,  # noqa: ARG001
     records: list[Record],
     report: OnFault,  # noqa: ARG001
-    feature: str | None,
+    feature: str,
     group: bool,
     seed: int,
 ) -> Iterator[tuple[list[Record], Rows]]:
     """Draw a number for each record or group; and one for its value, if splits are stratified."""
-    rows = np.zeros(len(records), _MARKS)
-    keys = [payload_key(one.payload_crc, len(one.payload)) for one in records]
-    rows["draw"] = splitmix64(np.array(keys, np.uint64) ^ seed_word(seed))
-    if feature is not None:
-        from tfrtool.convert.feature_values import feature_values  # Arrow takes 35 MB
+    from tfrtool.convert.feature_values import feature_values  # Arrow takes 35 MB
 
-        key = seed.to_bytes(8, "little", signed=True)
-        values = feature_values([record.payload for record in records], feature)
-        for row, value in zip(rows, values, strict=True):
-            row["known"] = value is not None
-            digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
-            if not group or value is not None:  # a record without a value is its own group
-                row["draw" if group else "stratum"] = int.from_bytes(digest, "little")
+    rows = _draw_by_key(np.asarray(keys_of(records), np.uint64), seed)
+    key = seed.to_bytes(8, "little", signed=True)
+    values = feature_values([record.payload for record in records], feature)
+    for row, value in zip(rows, values, strict=True):
+        row["known"] = value is not None
+        digest = blake2b(repr(value).encode(), digest_size=8, key=key).digest()
+        if not group or value is not None:  # a record without a value is its own group
+            row["draw" if group else "stratum"] = int.from_bytes(digest, "little")
     yield records, rows
 
 

@@ -4,11 +4,10 @@ import re
 import shlex
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from itertools import chain, groupby, pairwise
-from operator import itemgetter
+from functools import partial
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -30,25 +29,20 @@ from tfrtool.errors import (
 from tfrtool.examples.dataset_files import DatasetFiles, find_files
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.count import read_ranges, skip_records
-from tfrtool.records.frames import in_batches
+from tfrtool.records.count import skip_records
+from tfrtool.records.frames import Frames, in_batches, keys_of
 from tfrtool.records.framing import (
-    CRC,
-    FOOTER_SIZE,
     FRAME_SIZE,
-    HEADER_SIZE,
     Fault,
     FaultKind,
     LocatedFault,
     Record,
     frame,
-    header,
-    masked_crc32c,
 )
-from tfrtool.records.reader import RecordReader, read_shard
+from tfrtool.records.reader import RecordReader, read_pieces, read_shard
 from tfrtool.records.shard_sets import find_conflicts
 from tfrtool.records.stream import open_shard
-from tfrtool.records.tally import Tally, payload_key
+from tfrtool.records.tally import Tally, Words
 from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.opening import open_regular, stamp_of
 from tfrtool.storage.progress import BYTES, Meter, OnProgress
@@ -68,15 +62,15 @@ OnFault = Callable[[Fault], None]
 Marker = Callable[[AnyPath, list[Record], OnFault], Iterable[tuple[list[Record], Rows]]]
 """Makes a row of numbers of each record of a batch; records that it doesn't return are dropped."""
 
+KeyMarker = Callable[[Words], Rows]
+"""Makes a row of numbers of each payload, knowing only its `payload_key`."""
+
+_LENGTH = np.uint64(0xFFFFFFFF)
+"""The half of a `payload_key` that is the payload's length."""
+
 _BATCH_BYTES, _BATCH_RECORDS = 4 * 1024 * 1024, 65_536
 _MIN_BYTES_PER_PROCESS = 64 * 1024 * 1024
 """Bytes of records that are marked in the time that a process takes to start."""
-
-_COPIED = 8192
-"""Longest payload in bytes that is copied to check it."""
-
-_FILES_OPEN = 100
-_COUNTED = 4096
 
 
 def find_sources(
@@ -151,31 +145,38 @@ def check_unchanged(path: AnyPath, stamp: tuple[int, int]) -> None:
         raise changed(path)
 
 
-def read_counted(
+def counted_pieces(
     path: AnyPath, tally: Tally, faults: Faults, hint: str | None = None
-) -> Iterator[Record]:
-    """Yield the records of a shard, and count them and its faults; an empty shard has neither.
+) -> Iterator[Sequence[Record]]:
+    """Yield consecutive records of a shard together, and count them and its faults.
+
+    An empty shard has neither.
 
     Raises:
         CorruptShardError: the first fault, if these stop the job; with this hint, if one is given.
     """
-    keys: list[int] = []
-    for item in read_shard(path):
-        if isinstance(item, Record):
-            keys.append(payload_key(item.payload_crc, len(item.payload)))
-            if len(keys) == _COUNTED:
-                tally.add_keys(keys)
-                keys.clear()
-            yield item
-        elif item.kind is not FaultKind.EMPTY:
+    for piece in read_pieces(path):
+        if not isinstance(piece, Fault):
+            tally.add_keys(keys_of(piece))
+            yield piece
+        elif piece.kind is not FaultKind.EMPTY:
             try:
-                faults.add(LocatedFault(path=path, fault=item))
+                faults.add(LocatedFault(path=path, fault=piece))
             except CorruptShardError as error:
-                if hint and item.kind is not FaultKind.NOT_TFRECORD:
+                if hint and piece.kind is not FaultKind.NOT_TFRECORD:
                     verify = f"run tfrtool verify {shlex.quote(str(path))} to list the damage"
                     error.hint = f"{hint}, or {verify}"
                 raise
-    tally.add_keys(keys)
+        del piece  # it is not held while the next is read
+
+
+def read_counted(
+    path: AnyPath, tally: Tally, faults: Faults, hint: str | None = None
+) -> Iterator[Record]:
+    """Yield the records of `counted_pieces` one by one."""
+    for piece in counted_pieces(path, tally, faults, hint):
+        yield from piece
+        del piece  # it is not held while the next is read
 
 
 class SourceShard(NamedTuple):
@@ -294,15 +295,29 @@ class PickedRecords:
 @dataclass(slots=True)
 class _Scanned:
     shard: SourceShard
-    offsets: list[NDArray[np.int64]]
-    sizes: list[NDArray[np.uint32]]
-    indices: list[NDArray[np.int64]] = field(default_factory=list)  # empty if they have no gaps
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    sizes: "array[int]" = field(default_factory=lambda: array("I"))
+    indices: "array[int]" = field(default_factory=lambda: array("q"))  # empty without gaps
     marks: list[Rows] = field(default_factory=list)
     read: Tally = field(default_factory=Tally)
     faults: Faults = field(default_factory=Faults)
 
     def __len__(self) -> int:
-        return sum(map(len, self.sizes))
+        return len(self.sizes)
+
+    def add(self, records: Sequence[Record], keys: Words, marks: Rows | None) -> None:
+        """Add consecutive records, or those of them that are selected."""
+        sizes = (keys & _LENGTH).astype(np.uint32) + np.uint32(FRAME_SIZE)
+        self.sizes.frombytes(sizes.tobytes())
+        if isinstance(records, Frames):
+            offsets = np.frombuffer(records.starts, np.int64)[:-1] + records.offset
+            indices = np.arange(records.first, records.first + len(records))
+        else:
+            offsets = np.array([one.offset for one in records], np.int64)
+            indices = np.array([one.index for one in records], np.int64)
+        self.offsets.frombytes(offsets.tobytes())
+        self.indices.frombytes(indices.tobytes())
+        self.marks += [] if marks is None else [marks]
 
 
 def scan_records(
@@ -313,11 +328,12 @@ def scan_records(
     on_progress: OnProgress,
     stop: bool = False,
     marker: Marker | None = None,
+    key_marker: KeyMarker | None = None,
     dtype: Any = "u1",
 ) -> SourceRecords:
     """Scan shards, in several processes.
 
-    Intact shards are scanned from header to header, unless there is a marker.
+    Intact shards are scanned from header to header, unless there is a marker of one kind.
 
     Args:
         files: the shards.
@@ -327,6 +343,7 @@ def scan_records(
         on_progress: called with the number of bytes read.
         stop: whether the first damage is an error.
         marker: makes a row of numbers of each intact record; it can be pickled.
+        key_marker: does so by the keys alone, which is faster.
         dtype: type of these rows.
 
     Raises:
@@ -334,13 +351,21 @@ def scan_records(
     """
     # As a text it isn't looked for on nodes of a cluster: only compressed shards need it.
     folder = None if scratch is None else str(scratch)
-    scan = partial(_scan_shard, scratch=folder, stop=stop, marker=marker)
+    scan = partial(_scan_shard, scratch=folder, stop=stop, marker=marker, key_marker=key_marker)
     size = sum(path.stat().st_size for path in files.paths)
-    meter = Meter(on_progress, "evaluating" if marker else "scanning", BYTES, size)
+    is_read = marker is not None or key_marker is not None
+    meter = Meter(on_progress, "evaluating" if is_read else "scanning", BYTES, size)
     worth = _MIN_BYTES_PER_PROCESS if marker else MIN_BYTES_PER_PROCESS
     jobs = list(enumerate(files.paths))
     found = [*map_shards(scan, jobs, workers, worth, size, on_counts=meter.add)]
     meter.finish()
+    return _table_of(files, found, stop=stop, dtype=dtype)
+
+
+def _table_of(
+    files: DatasetFiles, found: Sequence[_Scanned], *, stop: bool, dtype: Any
+) -> SourceRecords:
+    """Return the records of all shards, whose marks have this type."""
     intact = {one.shard.path: len(one) for one in found if not one.faults.count}
     read, faults = Tally(), faults_of(files, intact, stop=stop)
     for one in found:
@@ -348,12 +373,19 @@ def scan_records(
         faults.merge(one.faults)
     lengths = [*map(len, found)]
     counts = dict(zip(files.paths, lengths, strict=True))
+    offsets, sizes = list[list[Rows]](), list[list[Rows]]()
+    for one in found:
+        offsets.append([np.frombuffer(one.offsets, np.int64)])
+        sizes.append([np.frombuffer(one.sizes, np.uint32)])
+        one.offsets, one.sizes = array("q"), array("I")
     return SourceRecords(
         shards=[one.shard for one in found],
         starts=np.cumsum([0, *lengths], dtype=np.int64),
-        offsets=_joined([one.offsets for one in found], np.int64),
-        sizes=_joined([one.sizes for one in found], np.uint32),
-        indices={at: np.concatenate(one.indices) for at, one in enumerate(found) if one.indices},
+        offsets=_joined(offsets, np.int64),
+        sizes=_joined(sizes, np.uint32),
+        indices={
+            at: np.frombuffer(one.indices, np.int64) for at, one in enumerate(found) if one.indices
+        },
         marks=_joined([one.marks for one in found], dtype),
         read=read,
         faults=faults,
@@ -375,136 +407,83 @@ def _joined(parts: Sequence[list[Rows]], dtype: Any) -> Rows:
 
 
 def _scan_shard(
-    numbered: tuple[int, AnyPath], scratch: str | None, stop: bool, marker: Marker | None
+    numbered: tuple[int, AnyPath],
+    scratch: str | None,
+    stop: bool,
+    marker: Marker | None,
+    key_marker: KeyMarker | None,
 ) -> _Scanned:
     number, path = numbered
     with open_shard(path) as file, ExitStack() as stack:
         stamp = stamp_of(file)
         packed = detect_compression(file) is not Compression.NONE
-        if marker is None and not packed:
+        if marker is None and key_marker is None and not packed:
             ends = array("Q", (0,))
             _, end = skip_records(file, stamp[0], ends)
             if end == stamp[0]:
+                scanned = _Scanned(SourceShard(path, stamp))
                 offsets = np.frombuffer(ends, np.int64)
-                sizes = np.diff(offsets).astype(np.uint32)
-                return _Scanned(SourceShard(path, stamp), [offsets[:-1]], [sizes])
+                scanned.offsets.frombytes(offsets[:-1].tobytes())
+                scanned.sizes.frombytes(np.diff(offsets).astype(np.uint32).tobytes())
+                return scanned
             file.seek(0)
         copy = Path(scratch, f"{number}.records") if packed and scratch else None
-        if copy is not None and not copy.parent.is_dir():
-            what = "compressed shards are unpacked to this folder, which a node can't access"
-            hint = "set TMPDIR to a folder that all nodes share"
-            raise WriteError(what, path=copy.parent, hint=hint)
-        scanned = _Scanned(SourceShard(path, stamp, copy), [], [])
-        faults = scanned.faults = Faults(stop=stop)
-
-        def report(fault: Fault) -> None:
-            if fault.kind is not FaultKind.EMPTY:
-                faults.add(LocatedFault(path=path, fault=fault))
-
-        out = None
-        if copy is not None:
-            stack.enter_context(os_errors_as(WriteError, copy, "can't be written"))
-            out = stack.enter_context(copy.open("xb"))
-        end = count = 0
-        for records in in_batches(
-            RecordReader(file).pieces(), report, _BATCH_BYTES, _BATCH_RECORDS
-        ):
-            keys = [payload_key(one.payload_crc, len(one.payload)) for one in records]
-            scanned.read.add_keys(keys)
-            for selected, marks in marker(path, records, report) if marker else ((records, None),):
-                sizes = np.array([len(one.payload) + FRAME_SIZE for one in selected], np.uint32)
-                offsets = np.array([one.offset for one in selected], np.int64)
-                if out is not None:
-                    ends_of = end + np.cumsum(sizes, dtype=np.int64)
-                    offsets, end = ends_of - sizes, int(ends_of[-1]) if selected else end
-                    out.writelines(frame(record.payload) for record in selected)
-                scanned.offsets.append(offsets)
-                scanned.sizes.append(sizes)
-                scanned.indices.append(np.array([one.index for one in selected], np.int64))
-                scanned.marks += [] if marks is None else [marks]
-                count += len(selected)
-        last = next((int(part[-1]) for part in reversed(scanned.indices) if len(part)), -1)
-        if last == count - 1:
-            scanned.indices.clear()
+        scanned = _Scanned(SourceShard(path, stamp, copy), faults=Faults(stop=stop))
+        out = stack.enter_context(_new_copy(copy)) if copy is not None else None
+        for records, keys, marks in _marked(file, scanned, marker, key_marker):
+            if out is not None:
+                out.writelines(_frames_of(records))
+            scanned.add(records, keys, marks)
+        if out is not None:
+            sizes = np.frombuffer(scanned.sizes, np.uint32).astype(np.int64)
+            offsets = np.cumsum(sizes) - sizes
+            scanned.offsets = array("q", offsets.tobytes())
+        if not len(scanned) or scanned.indices[-1] == len(scanned) - 1:
+            scanned.indices = array("q")
         if stamp_of(file) != stamp:
             raise changed(path)
     return scanned
 
 
-_header = lru_cache(4096)(header)
+@contextmanager
+def _new_copy(copy: Path) -> Iterator[BinaryIO]:
+    """Open the file for the uncompressed records of a shard."""
+    if not copy.parent.is_dir():
+        what = "compressed shards are unpacked to this folder, which a node can't access"
+        hint = "set TMPDIR to a folder that all nodes share"
+        raise WriteError(what, path=copy.parent, hint=hint)
+    with os_errors_as(WriteError, copy, "can't be written"), copy.open("xb") as out:
+        yield out
 
 
-class FrameReader:
-    """Reads records of a table; a context manager that closes the files."""
+def _frames_of(records: Sequence[Record]) -> Iterable[bytes]:
+    """Return the bytes of records with their frames."""
+    if isinstance(records, Frames):
+        return [records.stored]
+    return (frame(record.payload) for record in records)
 
-    def __init__(self, shards: Sequence[SourceShard]) -> None:
-        self._shards = shards
-        self._files: dict[int, BinaryIO] = {}
 
-    def __enter__(self) -> "FrameReader":
-        return self
+def _marked(
+    file: BinaryIO, scanned: _Scanned, marker: Marker | None, key_marker: KeyMarker | None
+) -> Iterator[tuple[Sequence[Record], Words, Rows | None]]:
+    """Yield consecutive records with their keys and marks, and note all intact ones and faults."""
+    path = scanned.shard.path
 
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
+    def report(fault: Fault) -> None:
+        if fault.kind is not FaultKind.EMPTY:
+            scanned.faults.add(LocatedFault(path=path, fault=fault))
 
-    def read(self, rows: Rows, faults: Faults) -> tuple[bytes, list[int]]:
-        """Return the frames of records in the given order, and the `payload_key` of each.
-
-        All CRCs are checked, and records with a wrong one skipped. Records are read in the order in
-        which they lie in the files, neighbors at once.
-        """
-        order = np.lexsort((rows["offset"], rows["shard"]))
-        files, begins = rows["shard"][order], rows["offset"][order]
-        ends = begins + rows["size"][order]
-        is_gap = (files[1:] != files[:-1]) | (begins[1:] != ends[:-1])
-        runs = [0, *(np.flatnonzero(is_gap) + 1).tolist(), len(order)]
-        ranks, offsets, stops = order.tolist(), begins.tolist(), ends.tolist()
-        ranges = [(int(files[a]), offsets[a], stops[b - 1]) for a, b in pairwise(runs)]
-        frames: list[memoryview | None] = [None] * len(rows)
-        keys, data = [0] * len(rows), b""
-        for (low, high), (number, base, _), data in zip(
-            pairwise(runs), ranges, self._ranges(ranges), strict=True
-        ):
-            shard, view = self._shards[number], memoryview(data)
-            array = np.frombuffer(data, np.uint8)
-            for at in range(low, high):
-                first, stop = offsets[at] - base, stops[at] - base - FOOTER_SIZE
-                body, rank = first + HEADER_SIZE, ranks[at]
-                if data[first:body] != _header(stop - body) or stop + FOOTER_SIZE > len(data):
-                    raise changed(shard.path)
-                # The library takes bytes, or an array, which isn't copied.
-                payload: Any = array[body:stop] if stop - body > _COPIED else data[body:stop]
-                crc, (stored,) = masked_crc32c(payload), CRC.unpack_from(data, stop)
-                if stored == crc:
-                    frames[rank] = view[first : stop + FOOTER_SIZE]
-                    keys[rank] = payload_key(crc, stop - body)
-                elif shard.copy is not None:  # all of whose records were intact
-                    raise changed(shard.path)
-                else:
-                    message = (
-                        f"payload checksum (CRC) mismatch: expected {stored:08x} (stored), "
-                        f"got {crc:08x} for {stop - body} bytes"
-                    )
-                    where = {"offset": offsets[at], "record": int(rows["index"][rank])}
-                    faults.note(shard.path, FaultKind.PAYLOAD_CRC, message, **where)
-        intact = [frame for frame in frames if frame is not None]
-        if len(intact) == len(frames) and len(runs) == 2 and ranks == sorted(ranks):
-            return data, keys
-        pairs = zip(keys, frames, strict=True)
-        return b"".join(intact), [key for key, frame in pairs if frame is not None]
-
-    def _ranges(self, ranges: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
-        """Yield ranges of shards, each with a shard, a start and an end."""
-        for number, group in groupby(ranges, itemgetter(0)):
-            path, stamp, copy = self._shards[number]
-            with os_errors_as(ShardError, copy or path):
-                if number not in self._files:
-                    if len(self._files) == _FILES_OPEN:
-                        self._files.pop(next(iter(self._files))).close()
-                    self._files[number] = open_regular(copy or path, buffering=0)
-                file = self._files[number]
-                for data in read_ranges(file, [(start, end - start) for _, start, end in group]):
-                    if copy is None and stamp_of(file) != stamp:
-                        raise changed(path)
-                    yield data
+    pieces: Iterable[Sequence[Record] | Fault] = RecordReader(file).pieces()
+    if marker is not None:
+        pieces = in_batches(pieces, report, _BATCH_BYTES, _BATCH_RECORDS)
+    for piece in pieces:
+        if isinstance(piece, Fault):
+            report(piece)
+            continue
+        keys = np.asarray(keys_of(piece), np.uint64)
+        scanned.read.add_keys(keys)
+        if marker is None:
+            yield piece, keys, None if key_marker is None else key_marker(keys)
+            continue
+        for selected, marks in marker(path, [*piece], report):
+            yield selected, np.asarray(keys_of(selected), np.uint64), marks

@@ -218,7 +218,7 @@ class ShardProfile:
             if fold.takes_all or not self._vote.others:
                 fold.add(records, rejected)
 
-    def _add_crcs(self, crcs: bytes | bytearray | memoryview) -> None:
+    def _add_crcs(self, crcs: bytes | bytearray) -> None:
         if self._crcs is None:
             self._digest.update(crcs)
         else:

@@ -121,7 +121,7 @@ static uint32_t masked_crc(const uint8_t *data, size_t size) {
 
 typedef struct {
     uint64_t *starts; /* of each frame, and the end of the last */
-    uint32_t *crcs;   /* as they are stored */
+    uint64_t *keys;   /* of each payload: its CRC as it is stored, and its length */
     size_t count, room;
 } frames;
 
@@ -130,59 +130,134 @@ static int has_room(frames *found) {
     size_t room = found->room ? 2 * found->room : 1024;
     uint64_t *starts = realloc(found->starts, (room + 1) * sizeof *starts);
     if (starts) found->starts = starts;
-    uint32_t *crcs = starts ? realloc(found->crcs, room * sizeof *crcs) : NULL;
-    if (crcs) found->crcs = crcs;
-    if (crcs) found->room = room;
-    return crcs != NULL;
+    uint64_t *keys = starts ? realloc(found->keys, room * sizeof *keys) : NULL;
+    if (keys) found->keys = keys;
+    if (keys) found->room = room;
+    return keys != NULL;
 }
 
-/* Find intact frames one behind the other, from `at` on, that start before `stop`; 0: no memory. */
+/* Return a number of an array that need not be aligned. */
+static uint64_t number(const uint8_t *array, size_t i) {
+    uint64_t value;
+    memcpy(&value, array + 8 * i, 8);
+    return value;
+}
+
+/* Read the key of the frame that `size` bytes begin with; 0 if it is not intact, or not in them. */
+static int read_frame(const uint8_t *frame, size_t size, uint64_t limit, int verify,
+                      uint64_t *key) {
+    if (size < FRAME) return 0;
+    uint64_t length = load64(frame);
+    if (masked_crc(frame, 8) != load32(frame + 8)) return 0;
+    if (length > limit || length > size - FRAME) return 0;
+    const uint8_t *payload = frame + HEADER;
+    uint32_t crc = load32(payload + length);
+    *key = (uint64_t)crc << 32 | (length & 0xffffffffu);
+    return !verify || masked_crc(payload, (size_t)length) == crc;
+}
+
+/* Find intact frames one behind the other, from `at` on, that start before `stop`; 0: no memory.
+ * `base` is added to where they start. */
 static int find_frames(frames *found, const uint8_t *data, size_t size, size_t at, size_t stop,
-                       uint64_t limit, int verify) {
-    while (at < stop && size - at >= FRAME) {
-        const uint8_t *header = data + at;
-        uint64_t length = load64(header);
-        if (masked_crc(header, 8) != load32(header + 8)) break;
-        if (length > limit || length > size - at - FRAME) break;
-        const uint8_t *payload = header + HEADER;
-        uint32_t crc = load32(payload + length);
-        if (verify && masked_crc(payload, (size_t)length) != crc) break;
+                       uint64_t limit, int verify, uint64_t base) {
+    uint64_t key;
+    while (at < stop && read_frame(data + at, size - at, limit, verify, &key)) {
         if (!has_room(found)) return 0;
-        found->starts[found->count] = at;
-        found->crcs[found->count++] = crc;
-        at += FRAME + (size_t)length;
+        found->starts[found->count] = base + at;
+        found->keys[found->count++] = key;
+        at += FRAME + (size_t)load64(data + at);
     }
     if (!has_room(found)) return 0;
-    found->starts[found->count] = at;
+    found->starts[found->count] = base + at;
     return 1;
 }
 
 static PyObject *scan(PyObject *module, PyObject *args) {
     Py_buffer data;
     Py_ssize_t at, stop;
-    unsigned long long limit;
+    unsigned long long limit, base = 0;
     int verify, ok = 0;
     frames found = {0};
     PyObject *result = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*nnKp", &data, &at, &stop, &limit, &verify)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*nnKp|K", &data, &at, &stop, &limit, &verify, &base))
+        return NULL;
     if (at < 0 || at > data.len) {
         PyErr_SetString(PyExc_ValueError, "the position is not in the data");
     } else {
         Py_BEGIN_ALLOW_THREADS
         ok = find_frames(&found, data.buf, (size_t)data.len, (size_t)at,
-                         stop < 0 ? 0 : (size_t)stop, limit, verify);
+                         stop < 0 ? 0 : (size_t)stop, limit, verify, base);
         Py_END_ALLOW_THREADS
         if (ok)
             result = Py_BuildValue("y#y#", (const char *)found.starts,
                                    (Py_ssize_t)((found.count + 1) * sizeof *found.starts),
-                                   (const char *)found.crcs,
-                                   (Py_ssize_t)(found.count * sizeof *found.crcs));
+                                   (const char *)found.keys,
+                                   (Py_ssize_t)(found.count * sizeof *found.keys));
         else
             PyErr_NoMemory();
     }
     free(found.starts);
-    free(found.crcs);
+    free(found.keys);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+/* Return how many bytes frames have together; 0 if one of them is not within the data. */
+static size_t picked_size(size_t size, const uint8_t *starts, const uint8_t *sizes, size_t count) {
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t start = number(starts, i), length = number(sizes, i);
+        if (start > size || length < FRAME || length > size - start) return 0;
+        if (length > PY_SSIZE_T_MAX - total) return 0;
+        total += (size_t)length;
+    }
+    return total;
+}
+
+/* Copy frames in the given order, and note their keys; 0 if one of them is not intact. */
+static int pick_frames(uint8_t *out, uint8_t *keys, const uint8_t *data, const uint8_t *starts,
+                       const uint8_t *sizes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *frame = data + number(starts, i);
+        size_t size = (size_t)number(sizes, i);
+        uint64_t key;
+        if (!read_frame(frame, size, size, 1, &key) || load64(frame) != size - FRAME) return 0;
+        memcpy(keys + 8 * i, &key, 8);
+        memcpy(out, frame, size);
+        out += size;
+    }
+    return 1;
+}
+
+static PyObject *pick(PyObject *module, PyObject *args) {
+    Py_buffer data, starts, sizes;
+    PyObject *out = NULL, *keys = NULL, *result = NULL;
+    int ok = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &data, &starts, &sizes)) return NULL;
+    size_t count = (size_t)starts.len / 8;
+    size_t total = starts.len == sizes.len
+                       ? picked_size((size_t)data.len, starts.buf, sizes.buf, count)
+                       : 0;
+    if (!total && (count || sizes.len)) {
+        PyErr_SetString(PyExc_ValueError, "a frame is not in the data");
+    } else {
+        out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+        keys = PyBytes_FromStringAndSize(NULL, starts.len / 8 * 8);
+    }
+    if (out && keys) {
+        uint8_t *copied = (uint8_t *)PyBytes_AsString(out);
+        uint8_t *noted = (uint8_t *)PyBytes_AsString(keys);
+        Py_BEGIN_ALLOW_THREADS
+        ok = pick_frames(copied, noted, data.buf, starts.buf, sizes.buf, count);
+        Py_END_ALLOW_THREADS
+        result = ok ? PyTuple_Pack(2, out, keys) : Py_BuildValue("");
+    }
+    Py_XDECREF(out);
+    Py_XDECREF(keys);
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&starts);
     PyBuffer_Release(&data);
     return result;
 }
@@ -226,7 +301,7 @@ static int read_field(span *in, uint8_t tag, span *field) {
 
 static int is_feature(span in) {
     span list, values;
-    uint64_t number;
+    uint64_t value;
     uint8_t kind = in.at < in.end ? *in.at : 0;
     if (kind != FIRST && kind != SECOND && kind != THIRD) return 0;
     if (!read_field(&in, kind, &list) || in.at != in.end) return 0;
@@ -240,7 +315,7 @@ static int is_feature(span in) {
         return 0;
     if (kind == SECOND) return (values.end - values.at) % 4 == 0;
     while (values.at < values.end)
-        if (!read_varint(&values, &number)) return 0;
+        if (!read_varint(&values, &value)) return 0;
     return 1;
 }
 
@@ -283,9 +358,7 @@ static int is_example(span in, int *flags) {
 static int check_frames(const uint8_t *data, size_t size, const uint8_t *starts, size_t count,
                         uint8_t *odd, int *flags) {
     for (size_t i = 0; i < count; i++) {
-        uint64_t start, end;
-        memcpy(&start, starts + 8 * i, 8);
-        memcpy(&end, starts + 8 * i + 8, 8);
+        uint64_t start = number(starts, i), end = number(starts, i + 1);
         if (end > size || start > end || end - start < FRAME) return 0;
         span payload = {data + start + HEADER, data + end - (FRAME - HEADER)};
         int found = 0;
@@ -322,9 +395,13 @@ static PyObject *check_examples(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"scan", scan, METH_VARARGS,
-     "scan(data, position, stop, limit, verify) -> (starts, crcs)\n\n"
-     "Find intact frames one behind the other: where each starts, and the last one ends, as uint64,\n"
-     "and their stored CRCs as uint32."},
+     "scan(data, position, stop, limit, verify, base=0) -> (starts, keys)\n\n"
+     "Find intact frames one behind the other: where each starts, and the last one ends, plus base,\n"
+     "and of each payload its stored CRC << 32 | its length, all as uint64."},
+    {"pick", pick, METH_VARARGS,
+     "pick(data, starts, sizes) -> (frames, keys), or None\n\n"
+     "Copy frames in the order in which their starts and sizes are given, as uint64, with their\n"
+     "keys, if all of them are intact."},
     {"check_examples", check_examples, METH_VARARGS,
      "check_examples(data, starts) -> (odd, flags)\n\n"
      "Say for each frame with a byte whether its payload is something other than an Example or a\n"

@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import add
 from typing import BinaryIO, NamedTuple, cast
@@ -147,7 +148,7 @@ def read_ranges(file: BinaryIO, ranges: Sequence[tuple[int, int]]) -> Iterator[b
 def skip_records(
     file: BinaryIO,
     size: int,
-    ends: MutableSequence[int] | None = None,
+    ends: "array[int] | None" = None,
     start: int = 0,
     *,
     most: int | None = None,
@@ -157,7 +158,7 @@ def skip_records(
     Begins with the record at the offset ``start``. Stops behind the ``most`` records, or where the
     stream ends, or before it, at a record that is cut or whose length's CRC does not hold: all is
     well if the offset is ``size``. Returns the number of records and the offset behind the last
-    one; the offset behind each is appended to ``ends``.
+    one; the offset behind each is appended to ``ends``, an array of uint64.
     """
     is_remote = hasattr(file, "read_at")  # an object of a store, where each call is a request
     read_at, long = reader_at(file), _FAR_BLOCK if is_remote else _LONG
@@ -173,15 +174,15 @@ def skip_records(
             block = file.read(_FAR_BLOCK)  # which reads ahead
         else:
             block = read_at(_BLOCK, offset)
-        starts = frame_starts(block[: size - offset]) if step < long else None
+        starts = frame_starts(block[: size - offset], offset) if step < long else None
         if starts is not None and len(starts) > 1:
             starts = starts[: None if most is None else most - records + 1]
             if ends is not None:
-                ends.extend(offset + start for start in starts[1:].tolist())
+                ends.frombytes(starts[1:].cast("B"))
             records += len(starts) - 1
-            step, position = starts[-1] - starts[-2], starts[-1]
-            offset += position
-            count_work(position, BYTES)
+            step = starts[-1] - starts[-2]
+            count_work(starts[-1] - offset, BYTES)
+            offset = starts[-1]
             if records == most:
                 break
             continue

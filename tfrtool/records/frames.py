@@ -1,5 +1,6 @@
 """Intact records one behind the other, found together: in C where that is built, or in Python."""
 
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from tfrtool.records.framing import (
     Record,
     crc32c,
 )
+from tfrtool.records.tally import payload_key
 
 native: Any = None
 """The functions in C; None where there was no compiler when tfrtool was installed."""
@@ -32,6 +34,9 @@ _LENGTHS_KNOWN = 4096
 HAS_BOXES, HAS_LISTS = 1, 2
 """Features with ``/bbox`` in their names, and feature lists."""
 
+_CRC_HALF = int(sys.byteorder == "little")
+"""Which half of a key in memory is the CRC: `payload_key` has it in the upper one."""
+
 _NEW_RECORD = tuple.__new__  # Record's own would check what needs no check
 
 
@@ -41,20 +46,22 @@ class Frames(Sequence[Record]):
     Attributes:
         data: the bytes.
         starts: where each frame starts in ``data``, and where the last one ends, as uint64.
-        crcs: the masked CRCs of the payloads, as uint32.
+        keys: the `payload_key` of each payload, as uint64.
+        first: the index of the first record.
+        offset: the stream's offset of ``data[0]``.
     """
 
-    __slots__ = ("_index", "_offset", "crcs", "data", "starts")
+    __slots__ = ("data", "first", "keys", "offset", "starts")
 
     def __init__(
-        self, data: bytes, starts: memoryview, crcs: memoryview, index: int, offset: int
+        self, data: bytes, starts: memoryview, keys: memoryview, first: int, offset: int
     ) -> None:
-        """Take what was found; the first record has this index, ``data`` this offset."""
-        self.data, self.starts, self.crcs = data, starts, crcs
-        self._index, self._offset = index, offset
+        """Take what was found."""
+        self.data, self.starts, self.keys = data, starts, keys
+        self.first, self.offset = first, offset
 
     def __len__(self) -> int:
-        return len(self.crcs)
+        return len(self.keys)
 
     @overload
     def __getitem__(self, item: int) -> Record: ...
@@ -69,9 +76,9 @@ class Frames(Sequence[Record]):
         part = Frames(
             self.data,
             self.starts[first : end + 1],
-            self.crcs[first:end],
-            self._index + first,
-            self._offset,
+            self.keys[first:end],
+            self.first + first,
+            self.offset,
         )
         if isinstance(item, slice):
             return part
@@ -80,15 +87,25 @@ class Frames(Sequence[Record]):
         raise IndexError(item)
 
     def __iter__(self) -> Iterator[Record]:
-        data, offset, new = self.data, self._offset, _NEW_RECORD
+        data, offset, new = self.data, self.offset, _NEW_RECORD
         starts = iter(self.starts.tolist())
         start = next(starts)
         for index, (end, crc) in enumerate(
-            zip(starts, self.crcs.tolist(), strict=True), self._index
+            zip(starts, self.crcs.tolist(), strict=True), self.first
         ):
             payload = data[start + HEADER_SIZE : end - FOOTER_SIZE]
             yield new(Record, (index, offset + start, payload, crc))
             start = end
+
+    @property
+    def crcs(self) -> memoryview:
+        """The masked CRCs of the payloads, as uint32."""
+        return self.keys.cast("B").cast("I")[_CRC_HALF::2]
+
+    @property
+    def stored(self) -> bytes:
+        """The bytes of the frames, as they are in the stream."""
+        return self.data[self.starts[0] : self.starts[-1]]
 
     def check_examples(self) -> tuple[bytes, int]:
         """Say of each record with a byte whether it may be something other than an Example.
@@ -120,9 +137,9 @@ class FrameScan:
         """
         if native is None:
             return self._find_in_python(data, position, stop, index, offset)
-        found, crcs = native.scan(data, position, stop, self._limit, self._verify)
+        found, keys = native.scan(data, position, stop, self._limit, self._verify)
         starts = memoryview(found).cast("Q")
-        return Frames(data, starts, memoryview(crcs).cast("I"), index, offset), starts[-1]
+        return Frames(data, starts, memoryview(keys).cast("Q"), index, offset), starts[-1]
 
     def _find_in_python(
         self, data: bytes, position: int, stop: int, index: int, offset: int
@@ -171,11 +188,18 @@ def bytes_of(records: Sequence[Record]) -> int:
     return sum(len(record.payload) for record in records)
 
 
-def crcs_of(records: Sequence[Record]) -> memoryview | bytes:
+def crcs_of(records: Sequence[Record]) -> bytes:
     """Return the masked CRCs of the payloads, as uint32."""
     if isinstance(records, Frames):
-        return records.crcs
+        return records.crcs.tobytes()
     return array("I", [record.payload_crc for record in records]).tobytes()
+
+
+def keys_of(records: Sequence[Record]) -> "memoryview | array[int]":
+    """Return the `payload_key` of each record, as uint64."""
+    if isinstance(records, Frames):
+        return records.keys
+    return array("Q", [payload_key(one.payload_crc, len(one.payload)) for one in records])
 
 
 def in_batches(
@@ -207,12 +231,21 @@ def in_batches(
         yield records
 
 
-def frame_starts(data: bytes) -> memoryview | None:
+def frame_starts(data: bytes, offset: int = 0) -> memoryview | None:
     """Return where frames start, one behind the other, and where the last one ends, as uint64.
 
-    Payloads are not checked. None without native code.
+    ``data`` is at this offset. Payloads are not checked. None without native code.
     """
     if native is None:
         return None
-    starts, _ = native.scan(data, 0, len(data), MAX_RECORD_BYTES, False)
+    starts, _ = native.scan(data, 0, len(data), MAX_RECORD_BYTES, False, offset)
     return memoryview(starts).cast("Q")
+
+
+def picked(data: Any, starts: Any, sizes: Any) -> tuple[bytes, memoryview] | None:
+    """Return frames in the order of their starts and sizes, which are uint64, with their keys.
+
+    None if one of them isn't intact, or without native code.
+    """
+    found = None if native is None else native.pick(data, starts, sizes)
+    return None if found is None else (found[0], memoryview(found[1]).cast("Q"))

@@ -1,7 +1,7 @@
 """Taking what is whole out of a damaged shard."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -9,6 +9,7 @@ from tfrtool.declare import takes
 from tfrtool.errors import CorruptShardError, ShardError, UsageError, WriteError, os_errors_as
 from tfrtool.records.checksum_styles import ChecksumStyle, detect_style
 from tfrtool.records.compression import Compression, detect_compression, named_compression
+from tfrtool.records.frames import bytes_of
 from tfrtool.records.framing import FRAME_SIZE, Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.repair_options import RepairOptions
@@ -104,12 +105,13 @@ def repair_shard(
         plain = compression is Compression.NONE
         total = size_of(source, file) if plain and source is path else 0
         with ShardWriter(new, new_compression, digests=False, target=out) as writer:
-            for item in _items(reader, path):
-                if isinstance(item, Fault):
-                    losses.faults.add(item)
+            for piece in _pieces(reader, path):
+                if isinstance(piece, Fault):
+                    losses.faults.add(piece)
                     continue
-                end = losses.add_saved(item.offset, frame_size + len(item.payload))
-                writer.write_record(item)
+                size = bytes_of(piece) + frame_size * len(piece)
+                end = losses.add_saved(piece[0].offset, size)
+                writer.write_piece(piece)
                 if total:
                     options.on_progress(Progress(what="repairing", done=end, total=total, unit="B"))
         losses.add_lost(reader.find_end())
@@ -182,6 +184,13 @@ def _no_records(
     )
 
 
-def _items(reader: RecordReader | StyledReader, shard: AnyPath) -> Iterator[Record | Fault]:
+def _pieces(
+    reader: RecordReader | StyledReader, shard: AnyPath
+) -> Iterator[Sequence[Record] | Fault]:
+    """Yield consecutive records together, and faults."""
     with os_errors_as(ShardError, shard):
-        yield from reader.read()
+        if isinstance(reader, RecordReader):
+            yield from reader.pieces()
+        else:
+            for item in reader.read():
+                yield item if isinstance(item, Fault) else [item]

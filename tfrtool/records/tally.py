@@ -1,5 +1,6 @@
 """How many records there are, and a digest of them that their order makes no difference to."""
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Words: TypeAlias = "NDArray[np.uint64]"
+
+Keys: TypeAlias = "memoryview | array[int] | Words"
+"""What `payload_key` makes of payloads, as uint64."""
 
 
 @dataclass(slots=True)
@@ -29,12 +33,12 @@ class Tally:
         """Count payloads whose CRCs are not known."""
         self.add_keys([payload_key(masked_crc32c(payload), len(payload)) for payload in payloads])
 
-    def add_keys(self, keys: Sequence[int]) -> None:
+    def add_keys(self, keys: "Sequence[int] | Keys") -> None:
         """Count payloads, by what `payload_key` makes of them."""
-        if keys:
+        if len(keys):
             import numpy as np  # `repair` starts without it
 
-            words = np.array(keys, np.uint64)
+            words = np.asarray(keys, np.uint64)
             self.records += len(keys)
             self.payload_bytes += int((words & np.uint64(0xFFFFFFFF)).sum())
             self.digest = (self.digest + int(splitmix64(words).sum())) % 2**64

@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 
 from tfrtool.errors import WriteError, os_errors_as, reason_of
 from tfrtool.records.compression import TF_TYPES, WBITS, Compression
+from tfrtool.records.frames import Frames, keys_of
 from tfrtool.records.framing import (
     CRC,
     FRAME_SIZE,
@@ -20,8 +21,8 @@ from tfrtool.records.framing import (
     header,
     masked_crc32c,
 )
-from tfrtool.records.reader import read_records
-from tfrtool.records.tally import Tally, payload_key
+from tfrtool.records.reader import RecordReader
+from tfrtool.records.tally import Keys, Tally, payload_key
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
 
@@ -43,9 +44,6 @@ _LARGE = 16 * _BUFFER
 _SYNC = 8 * _BUFFER
 """Bytes after which a sync starts, so that the last one is short. 2 GB took 1.4 to 2 s, 2.0 to
 2.6 s without; 4 and 16 MiB took as long, 32 MiB longer."""
-
-_COUNTED = 4096
-"""Records that are counted at a time when a file is read back."""
 
 _sync = getattr(os, "fdatasync", os.fsync)  # not all systems have fdatasync
 
@@ -97,7 +95,7 @@ class ShardWriter:
         self.path = file if isinstance(file, Path) else Path(file.name)
         self._target = self.path if target is None else target
         self._buffer: list[bytes] = []
-        self._keys: list[int] = []
+        self._keys = array("Q")
         self._digests = digests
         self._order = 0  # a CRC over the keys of the records, in order
         self._size = self._unsynced = self._crc = 0
@@ -158,7 +156,15 @@ class ShardWriter:
         else:
             self._add(record.payload, record.payload_crc)
 
-    def write_frames(self, frames: bytes, keys: Sequence[int]) -> None:
+    def write_piece(self, records: Sequence[Record]) -> None:
+        """Append consecutive records that were read; no checksum is computed again."""
+        if isinstance(records, Frames) and self._foreign is None:
+            self.write_frames(records.stored, records.keys)
+        else:
+            for record in records:
+                self.write_record(record)
+
+    def write_frames(self, frames: bytes, keys: Keys) -> None:
         """Append whole records as they are, given with the `payload_key` of each."""
         self._flush()
         self._submit([frames], keys)
@@ -199,29 +205,20 @@ class ShardWriter:
         Raises:
             WriteError: it doesn't hold what was written. A full disk may cut a file silently.
         """
-        found, order, keys = Tally(), 0, list[int]()
-
-        def count() -> None:
-            nonlocal order
-            order = self._count(found, keys, order)
-            keys.clear()
-
+        found, order = Tally(), 0
         with (
             os_errors_as(WriteError, self._target, "can't be read back"),
             open_regular(self.path, follow=False) as file,
         ):
-            for item in read_records(file):
-                if isinstance(item, Fault):
+            for piece in RecordReader(file).pieces():
+                if isinstance(piece, Fault):
                     raise WriteError(
-                        f"verification of the written shard failed: {item.message}",
+                        f"verification of the written shard failed: {piece.message}",
                         path=self._target,
-                        record=item.record,
-                        offset=item.offset,
+                        record=piece.record,
+                        offset=piece.offset,
                     )
-                keys.append(payload_key(item.payload_crc, len(item.payload)))
-                if len(keys) == _COUNTED:
-                    count()
-        count()
+                order = self._count(found, keys_of(piece), order)
         if self._foreign is not None:
             self.tally.digest, self._order = found.digest, order
         if (found, order) != (self.tally, self._order):
@@ -245,14 +242,14 @@ class ShardWriter:
         if size >= _LARGE:
             self._finish_writing()
 
-    def _count(self, tally: Tally, keys: Sequence[int], order: int) -> int:
+    def _count(self, tally: Tally, keys: Keys, order: int) -> int:
         """Count records; return a CRC over their keys and those before them."""
         if self._digests:
             tally.add_keys(keys)
         else:
             tally.records += len(keys)
-            tally.payload_bytes += sum(key & 0xFFFFFFFF for key in keys)
-        return extend_crc32c(order, array("Q", keys).tobytes())
+            tally.payload_bytes += sum(key & 0xFFFFFFFF for key in keys.tolist())
+        return extend_crc32c(order, keys.tobytes())
 
     def _flush(self) -> None:
         if self._buffer:
@@ -260,9 +257,9 @@ class ShardWriter:
             if self._size < _LONG * len(pieces):  # else copying takes longer than more calls
                 pieces = [b"".join(pieces)]
             self._submit(pieces, self._keys)
-            self._buffer, self._keys, self._size = [], [], 0
+            self._buffer, self._keys, self._size = [], array("Q"), 0
 
-    def _submit(self, pieces: Sequence[bytes], keys: Sequence[int]) -> None:
+    def _submit(self, pieces: Sequence[bytes], keys: Keys) -> None:
         """Write pieces in a thread while the next ones are read."""
         self._order = self._count(self.tally, keys, self._order)
         self._finish_writing()
