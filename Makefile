@@ -27,6 +27,13 @@ READY_TO_TEST := $(VENV)/.ready-to-test
 READY_FOR_FRAMEWORKS := $(VENV)/.ready-for-frameworks
 READY_TO_FUZZ := $(VENV)/.ready-to-fuzz
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
+
+# The functions in C with sanitizers. Python itself is not built with them, so their libraries are loaded first, and
+# leaks are Python's.
+SANITIZED := .fuzz/_frames.abi3.so
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+WITH_SANITIZERS = LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc TFRTOOL_FRAMES=$(SANITIZED)
 BASE := $(VENV)/base
 READY_BASE := $(BASE)/.ready
 
@@ -144,19 +151,18 @@ $(READY_TO_FUZZ): $(READY_TO_TEST)
 	$(INSTALL) -e '.[fuzz]'
 	@touch $@
 
-fuzz: $(READY_TO_FUZZ)
+fuzz: $(READY_TO_FUZZ) $(SANITIZED)
+	FUZZ_SECONDS=$$(($${FUZZ_SECONDS:-600} / 10 + 1)) $(WITH_SANITIZERS) $(BIN)/python -m tests.fuzz.mutations frames framing
 	$(BIN)/python -m tests.fuzz
 
-# Python itself is not built with them, so the sanitizer's library is loaded first, and leaks are Python's.
-SANITIZED := .fuzz/_frames.abi3.so
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
-sanitize: $(READY_TO_TEST)
+$(SANITIZED): tfrtool/records/_frames.c | $(READY_TO_TEST)
 	@mkdir -p .fuzz
 	$(CC) -shared -fPIC -O1 -g -std=c11 -Wall -Wextra -Wconversion -Wno-missing-field-initializers -Werror $(SANITIZE) \
 		-DPy_LIMITED_API=0x030b0000 -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-		tfrtool/records/_frames.c -o $(SANITIZED)
-	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-		TFRTOOL_FRAMES=$(SANITIZED) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" \
+		tfrtool/records/_frames.c -o $@
+
+sanitize: $(SANITIZED)
+	$(WITH_SANITIZERS) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" \
 		tests/records/test_frames.py tests/records/test_damage.py tests/records/test_reader.py
 
 fixtures: $(READY_TO_TEST)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import re
 import signal
@@ -25,6 +24,7 @@ from tests.emulators import (
     Website,
     set_environment,
 )
+from tests.frames_module import use_frames_module
 from tests.more import more
 from tests.quick_children import quick_children
 from tests.training.small_base import small_cnn
@@ -34,13 +34,7 @@ from tfrtool.records.framing import frame
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# `make sanitize` has the tests run with another build of the functions in C.
-if frames_module := os.environ.get("TFRTOOL_FRAMES"):
-    spec = importlib.util.spec_from_file_location("tfrtool.records._frames", frames_module)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[spec.name])
+use_frames_module()
 
 # TensorFlow may be imported by any test first.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

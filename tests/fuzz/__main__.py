@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fuzz.run import REPOSITORY, Outcome, fuzz
@@ -35,12 +35,11 @@ def main(arguments: Sequence[str]) -> int:
         message = "fuzzing needs atheris: pip install 'tfrtool[fuzz]', on Linux (x86-64) with"
         print(f"{message} Python 3.11 to 3.13", file=sys.stderr)
         return 2
-    seconds = os.environ.get("FUZZ_SECONDS") or str(_SECONDS)
-    if not seconds.isdecimal() or not int(seconds):
-        print(f"FUZZ_SECONDS is a number of seconds, not {seconds!r}", file=sys.stderr)
+    seconds = seconds_of(os.environ)
+    if seconds is None:
         return 2
     names = arguments or TARGETS
-    share = max(int(seconds) // len(names), 1)
+    share = max(seconds // len(names), 1)
     outcomes = []
     print(f"{'target':<12}{'runs':>10}{'seconds':>9}{'coverage':>10}{'MiB':>6}{'findings':>10}")
     for name in names:
@@ -50,6 +49,15 @@ def main(arguments: Sequence[str]) -> int:
         for line in explanation(outcome):
             print(line)
     return 1 if any(outcome.failed or outcome.findings for outcome in outcomes) else 0
+
+
+def seconds_of(environment: Mapping[str, str]) -> int | None:
+    """Return for how long to fuzz; None, with a message, if FUZZ_SECONDS is not a number."""
+    seconds = environment.get("FUZZ_SECONDS") or str(_SECONDS)
+    if seconds.isdecimal() and int(seconds):
+        return int(seconds)
+    print(f"FUZZ_SECONDS is a number of seconds, not {seconds!r}", file=sys.stderr)
+    return None
 
 
 def row(outcome: Outcome) -> str:

@@ -16,7 +16,7 @@ __all__ = ["TARGETS", "Scramble", "Target", "fixture_files", "load_target", "scr
 
 TARGETS = (
     *("framing", "damage", "compression", "examples", "arrow", "images", "names", "viewer"),
-    *("parquet", "sql", "messages"),
+    *("parquet", "sql", "messages", "frames"),
 )
 """The targets by name; each is a module of this package."""
 
