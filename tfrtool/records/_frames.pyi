@@ -1,5 +1,8 @@
 from typing_extensions import Buffer
 
+interface: int
+"""Counted up with each change of the functions."""
+
 checksum: str
 """How CRCs are computed: by an "instruction", or by a "table"."""
 

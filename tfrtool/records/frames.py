@@ -20,13 +20,16 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.tally import payload_key
 
+_INTERFACE = 3
+
 native: Any = None
-"""The functions in C; None where there was no compiler when tfrtool was installed."""
+"""The functions in C; None if they could not be compiled, or are those of an older version."""
 
 with suppress(ImportError):
     from tfrtool.records import _frames
 
-    native = _frames
+    if getattr(_frames, "interface", 0) == _INTERFACE:
+        native = _frames
 
 _LENGTHS_KNOWN = 4096
 """Lengths whose CRCs are kept; images of one dataset have some thousands of different ones."""
