@@ -38,7 +38,7 @@ def test_line_has_all_facts_in_order() -> None:
         hint="tfrtool repair saves the rest",
     )
     assert str(error) == (
-        "a.tfrecord, record 3, offset 48: the CRC does not hold: expected 29039807, "
+        "a.tfrecord:3, offset 48: the CRC does not hold: expected 29039807, "
         "found 00000000; tfrtool repair saves the rest"
     )
 

@@ -48,7 +48,10 @@ class TfrtoolError(Exception):
 
     def __str__(self) -> str:
         where = [] if self.path is None else [printable(self.path)]
-        if self.record is not None:
+        is_of_shard = isinstance(self, ShardError) or self.offset is not None
+        if where and is_of_shard and self.record is not None:
+            where = [named_record(where[0], self.record)]
+        elif self.record is not None:  # FILE:NUMBER would be a line of a table's file
             where.append(f"record {self.record}")
         if self.offset is not None:
             where.append(f"offset {self.offset}")
@@ -122,6 +125,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def named_record(shard: str | os.PathLike[str], record: int) -> str:
+    """Return the name of a record on pages, in messages and in lists of records."""
+    return f"{os.fspath(shard)}:{record}"
 
 
 def human_count(count: int, noun: str) -> str:

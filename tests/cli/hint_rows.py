@@ -93,7 +93,7 @@ cat pets --where 'label_name = cat' | 2
 cat a.tfrecord --where 'lable = 1' | 2
   ? did you mean 'label'?
   > tfrtool cat a.tfrecord --where 'label = 1'
-$ echo 'a.tfrecord 0' > list.txt
+$ echo 'a.tfrecord:0' > list.txt
 filter a.tfrecord new | 2
   ? use --where, --keep, --drop, --dedupe, --dedupe-by or --sample
   > tfrtool filter a.tfrecord new1 --where 'label = 1'

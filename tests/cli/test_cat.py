@@ -50,7 +50,7 @@ def test_csv_and_text(shard: Path, capsys: Capture, tmp_path: Path) -> None:
         [place, "1", "a,1", "1"],
     ]
     out, _ = cat(capsys, shard, "--format", "text", "--records", "3")
-    assert out.splitlines()[0].endswith("rows.tfrecord, record 3")
+    assert out.splitlines()[0].endswith("rows.tfrecord:3")
     assert '  image  {"bytes": 10, "content": "image/jpeg"}' in out.splitlines()
     other = tmp_path / "other"
     payloads: list[dict[str, Any]] = [{"a": [1, 2]}, {"a": 1, "b": 2}, {}]
@@ -100,7 +100,7 @@ def test_features_named_like_the_position(tmp_path: Path, capsys: Capture) -> No
         (row,) = csv.DictReader(io.StringIO(out))
         assert row == {"shard": str(path), "record": "0", "shard_": "5", "record_": "x"}
     out, _ = cat(capsys, path, "--format", "text")
-    assert out.splitlines()[0] == f"{path}, record 0"
+    assert out.splitlines()[0] == f"{path}:0"
     assert [line.split() for line in out.splitlines()[1:]] == [["record", "x"], ["shard", "5"]]
 
 
@@ -122,10 +122,10 @@ def test_damage(shard: Path, capsys: Capture) -> None:
     shard.write_bytes(data)
     out, err = cat(capsys, shard, code=3)
     assert len(out.splitlines()) == 19
-    assert f"payload-crc at offset {start} (record 4)" in err
+    assert f":4: payload-crc at offset {start}" in err
     out, err = cat(capsys, shard, "--on-error", "stop", code=1)
     assert len(out.splitlines()) == 4
-    assert f"record 4, offset {start}" in err
+    assert f":4, offset {start}" in err
     assert cat(capsys, shard, "--limit", "4")[1] == ""
     assert cat(capsys, shard, "--records", "3,5")[1] == ""
     assert cat(capsys, shard, "--records", "4", code=3)[0] == ""

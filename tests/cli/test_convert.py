@@ -98,7 +98,7 @@ def test_damaged_records_are_skipped(shards: Path, tmp_path: Path, capsys: Captu
     assert report["splits"]["train"]["records"] == 3
     assert report["faults"][0]["record"] == 0
     stop = ("convert", shards, tmp_path / "new", "--to", "jsonl", "--on-error", "stop")
-    assert "record 0, offset 0" in failure(capsys, 1, *stop)
+    assert ":0, offset 0" in failure(capsys, 1, *stop)
     assert not (tmp_path / "new").exists()
 
 
@@ -141,7 +141,7 @@ def test_records_that_are_no_examples_are_skipped(
     flip_bit(path, starts[1] + 12)
     stop = ("convert", shards, tmp_path / "new", "--to", to, "--select", "n", "--on-error")
     line = failure(capsys, 1, *stop, "stop")
-    assert f"{path}, record 1, offset {starts[1]}: " in line
+    assert f"{path}:1, offset {starts[1]}: " in line
     assert not (tmp_path / "new").exists()
     assert "skip" in failure(capsys, 2, *stop, "repair")
 

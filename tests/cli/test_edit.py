@@ -71,7 +71,7 @@ def test_what_is_skipped_is_named_and_hostile_names_are_escaped(
     words = ["edit", str(source), str(tmp_path / "out")]
     assert main([*words, "--cast", f"{_HOSTILE}=int64"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "record 0, offset 0" in line
+    assert ":0, offset 0" in line
     assert "secret" not in line
     assert line.isprintable()
     flip_bit(source / "part-00000-of-00001.tfrecord", 30)
@@ -83,7 +83,7 @@ def test_what_is_skipped_is_named_and_hostile_names_are_escaped(
         file.write(shard_of([tfrtool.encode_example({"id": 3, _HOSTILE: b"5"})]))
     assert main([*words, "--cast", f"{_HOSTILE}=int64", "--on-error", "skip"]) == 3
     shown = capsys.readouterr().out
-    assert "payload-crc at offset 0 (record 0)" in shown
+    assert ":0: payload-crc at offset 0" in shown
     assert shown.count("can't be cast to int64") == 2
     assert "\x1b" not in shown
     assert "secret" not in shown

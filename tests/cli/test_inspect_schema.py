@@ -46,8 +46,8 @@ def test_table_tells_what_is_odd(make_shard: MakeShard, capsys: Capture) -> None
     )
     assert run(path) == 0
     notes = " ".join(capsys.readouterr().out.partition("\nnotes\n")[2].split())
-    assert "x: conflicting types: int64 in 1 record (first in record 0" in notes
-    assert "string in 1 record (first in record 1" in notes
+    assert f"x: conflicting types: int64 in 1 record (first in {path}:0)" in notes
+    assert f"string in 1 record (first in {path}:1)" in notes
     assert "repeated in 1 record, where the last value is used" in notes
     assert "treated as missing: u 2" in notes
 

@@ -70,7 +70,7 @@ def test_index_goes_on_after_a_shard_without_one(shard: Path, capsys: Capture) -
     assert indexed == [str(shard), str(last)]
     first, second = captured.err.splitlines()
     assert f"warning: not indexed: {packed}: compressed with gzip" in first
-    assert f"warning: not indexed: {cut}, record 3" in second
+    assert f"warning: not indexed: {cut}:3" in second
     assert not packed.with_name("a.tfrecord.gz.idx").exists()
 
 

@@ -277,10 +277,10 @@ def test_damage_is_named_or_skipped(tmp_path: Path, capfd: pytest.CaptureFixture
     words = ["train", str(directory), *FAST]
     assert main(words) == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert f"{shard}, record 1, offset {len(payloads[0]) + 16}" in line
+    assert f"{shard}:1, offset {len(payloads[0]) + 16}" in line
     assert main([*words, "--on-error", "skip"]) == 3
     output = capfd.readouterr()
     assert "5 for training" in output.out
     assert "skipped  1 damaged record\n" in output.out
     (line,) = output.err.splitlines()
-    assert f"{shard}, record 1, offset {len(payloads[0]) + 16}" in line
+    assert f"{shard}:1, offset {len(payloads[0]) + 16}" in line

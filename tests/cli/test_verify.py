@@ -111,7 +111,7 @@ def test_leakage(tmp_path: Path, capsys: Capture) -> None:
     assert run(directory, "--images") == 3
     out = capsys.readouterr().out
     assert "duplicate images: 2 in more than one split" in out
-    assert "train-00000-of-00001 record 0 (train, 0)" in out
+    assert "train-00000-of-00001:0 (train, 0)" in out
     code, objects = run_json(capsys, directory, "--images")
     assert code == 3
     assert [group["across_splits"] for group in objects[-1]["duplicates"]] == [True, True]

@@ -81,7 +81,7 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
     """A line names a shard by its name or path, and a record; damaged ones don't shift others."""
     first = pets / "pets-train.tfrecord-00000-of-00002"
     (tmp_path / "list").write_text(
-        f"# chosen by hand\npets-train.tfrecord-00001-of-00002 5\n\n{first} 7  # blurred #2\n"
+        f"# chosen by hand\npets-train.tfrecord-00001-of-00002:5\n\n{first} 7  # blurred #2\n"
         '{"path": "pets-test.tfrecord-00000-of-00001", "record": 99, "label": "a"}\n'
     )
     flip_bit(first, 0)  # the header of the first record

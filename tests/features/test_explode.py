@@ -234,7 +234,7 @@ def test_cat_prints_items(run: Run, tmp_path: Path) -> None:
     ]
     _, out, _ = run(*words, "--format", "text", "--select", "examples/grade")
     assert [line.strip() for line in out.splitlines()] == [
-        f"{path}, record 2, item 0", "grade  2", f"{path}, record 2, item 1", "grade  1",
+        f"{path}:2, item 0", "grade  2", f"{path}:2, item 1", "grade  1",
     ]  # fmt: skip
 
 

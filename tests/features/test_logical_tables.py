@@ -120,7 +120,7 @@ def test_a_record_that_does_not_fit_is_a_fault(
     assert main(["query", str(folder), "SELECT steps FROM records", "--json"]) == 3
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 6
-    assert "record 4" in captured.err
+    assert "a.tfrecord:4: " in captured.err
     assert "'steps/reward'" in captured.err
     assert main(["cat", str(folder)]) == 3
     assert len(capsys.readouterr().out.splitlines()) == 6

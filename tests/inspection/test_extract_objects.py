@@ -166,7 +166,7 @@ def test_voc(tmp_path: Path) -> None:
     objects = report.annotations
     assert objects is not None
     assert objects.lost == {"outlines": 1}
-    assert objects.listed == (f"{SHARD}, record 1, object 0: voc does not support crowd regions",)
+    assert objects.listed == (f"{SHARD}:1, object 0: voc does not support crowd regions",)
     assert not report.complete
     assert lines_beside(tmp_path / "out")[0]["file"] == [
         "JPEGImages/a.jpg",
@@ -202,11 +202,11 @@ def test_what_is_wrong_is_listed(tmp_path: Path, kind: str) -> None:
     objects = report.annotations
     assert objects is not None
     assert objects.written == 3
-    said = [line.partition(", record ")[2] for line in objects.listed]
+    said = [line.partition(f"{SHARD}:")[2] for line in objects.listed]
     starts = ["0, object 0: box", "0, object 1: box", "2, object 0: image size"]
     for line, start in zip(said, [*starts, "3, object 0: no feature"], strict=True):
         assert line.startswith(start)
-    told = [line.partition(", record ")[2] for line in objects.problems]
+    told = [line.partition(f"{SHARD}:")[2] for line in objects.problems]
     for line, start in zip(
         told,
         [
@@ -249,7 +249,7 @@ def test_masks_are_run_lengths(tmp_path: Path) -> None:
     assert "segmentation" not in second
     assert objects is not None
     assert objects.problems == (
-        f"{SHARD}, record 0, object 1: mask can't be used: its size is 8 x 8, not 640 x 427",
+        f"{SHARD}:0, object 1: mask can't be used: its size is 8 x 8, not 640 x 427",
     )
     other = take(folder, tmp_path / "voc", "voc").annotations
     assert other is not None

@@ -147,7 +147,7 @@ def test_a_record_that_differs(
         code, text = output(capsys, *words, tmp_path)
         assert code == 3
         assert f"feature {feature!r}" in text
-        assert f"record 2 at offset {offset} of {SHARD}" in text
+        assert f"{SHARD}:2 at offset {offset}" in text
         assert "match features.json" not in text
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_shown_is_a_fault(
     captured = capsys.readouterr()
     assert code == (0 if is_shown else 3)
     assert len(captured.out.splitlines()) == (4 if is_shown else 3)
-    assert is_shown or "record 1" in captured.err
+    assert is_shown or f"{SHARD}:1: " in captured.err
 
 
 def test_records_that_match(tmp_path: Path, capsys: Capture) -> None:
@@ -210,7 +210,7 @@ def test_text_that_is_not_utf8(tmp_path: Path, capsys: Capture) -> None:
     write(tmp_path, [features(), changed(title=latin), changed(title=nul)])
     code, text = output(capsys, "verify", tmp_path)
     assert code == 0
-    assert "feature 'title': expected text, found bytes that are not UTF-8; record 1 at" in text
+    assert f"expected text, found bytes that are not UTF-8; {SHARD}:1 at" in text
     write(tmp_path, [changed(title=latin, steps__action=float32(1, 2))])
     assert [one.feature for one in feature_faults(tmp_path)] == ["steps/action"]
 

@@ -80,7 +80,7 @@ def test_records_and_values_are_named(
     words = ["verify", str(tmp_path / "d"), "--schema", str(file), "--workers", "1"]
     assert main(words) == 3
     out = capsys.readouterr().out
-    assert "expected 'red', found 'green'; record 3 of a.tfrecord" in " ".join(out.split())
+    assert "expected 'red', found 'green'; a.tfrecord:3" in " ".join(out.split())
     assert "skew_comparator of 'a'" in out
     assert main([*words, "--json"]) == 3
     data = json.loads(capsys.readouterr().out.splitlines()[-1])

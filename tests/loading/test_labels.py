@@ -280,7 +280,7 @@ def test_a_split_without_labels_is_left_aside(tmp_path: Path) -> None:
     unknown = write_splits(tmp_path / "f", train=[(0,), (1,)], test=[(-1,), (-1,)])
     assert open_dataset(unknown).unlabeled_splits == ("test",)
     one_missing = write_splits(tmp_path / "e", train=[(2,), None], validation=[(7,)])
-    with pytest.raises(DatasetError, match=r"record 1, .*invalid label in feature 'label'"):
+    with pytest.raises(DatasetError, match=r":1, .*invalid label in feature 'label'"):
         open_dataset(one_missing)
 
 

@@ -309,7 +309,7 @@ def test_damage(
     flip_bit(shard, shard.stat().st_size // 2)
     words = ["evaluate", str(saved.path), str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(words) == 1
-    assert f"{shard}, record 15" in capfd.readouterr().err
+    assert f"{shard}:15" in capfd.readouterr().err
     assert list((tmp_path / "out").iterdir()) == []
     listed = tmp_path / "bad.txt"
     words += ["--on-error", "skip", "--drop-list", str(listed), "--top-losses", "99"]
@@ -320,7 +320,7 @@ def test_damage(
     assert {line.startswith("#") for line in entries if shard.name not in line} == {False}
     data = json.loads(output.out)
     assert (data["images"], data["skipped"]) == (92, 1)
-    assert f"warning: skipped: {shard}, record 15" in output.err
+    assert f"warning: skipped: {shard}:15" in output.err
     lines = _lines(tmp_path / "out")
     assert [x["record"] for x in lines] == [*range(31), *[None] * 30, *range(31)]
     assert {x["shard"] for x in lines} == {str(path) for path in tmp_path.glob("part-*")}

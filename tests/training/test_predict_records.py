@@ -60,7 +60,7 @@ def test_shards_without_labels(run: Path, tmp_path: Path, capsys: Capture) -> No
     named = [(one["path"], one["record"], one["name"]) for one in found[0]]
     assert named == [(str(folder / "test.tfrec"), n, f"n{n}") for n in range(3)]
     assert main(["predict", str(run), str(folder)]) == 0
-    assert f"{folder}/test.tfrec #2  n2 " in capsys.readouterr().out
+    assert f"{folder}/test.tfrec:2  n2 " in capsys.readouterr().out
 
 
 def test_records_that_cannot_be_used(run: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -81,7 +81,7 @@ def test_records_that_cannot_be_used(run: Path, tmp_path: Path, capsys: Capture)
     assert "feature 'image' is not a single image" in lines[1]["error"]
     assert "can't be decoded" in lines[2]["error"]
     assert "payload-crc" in lines[4]["error"]
-    assert f"{path} #1: feature" in output.err
+    assert f"{path}:1: feature" in output.err
     path.write_bytes(shard_of([tfrtool.encode_example({"label": 1})]))
     assert main(["predict", str(run), str(path)]) == 1
     assert "no images in its first records" in capsys.readouterr().err

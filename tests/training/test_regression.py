@@ -139,7 +139,7 @@ def test_values(prices: Path, tmp_path: Path) -> None:
     payloads = [_payload(1.0), _payload(float("inf"))]
     write_foreign(bad, [payloads, payloads])
     options = small_options(bad, task="regression", label_feature="price", epochs=1)
-    with pytest.raises(DatasetError, match=r"record 1.*'price': expected one finite float32"):
+    with pytest.raises(DatasetError, match=r":1, .*'price': expected one finite float32"):
         tfrtool.train(**options)
     clean = planned(**options, on_error="skip")
     assert (clean.train_images, clean.skipped) == (2, 2)
@@ -221,14 +221,14 @@ def test_several_targets(boards: Path, tmp_path: Path, capfd: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        more(_payload(1.0, corner=(1.0,)), "record 1"),
-        (_payload(1.0, corner=(1.0, 2.0, 3.0)), "record 1"),
-        more(_payload(1.0), "record 1.*corner"),
+        more(_payload(1.0, corner=(1.0,)), ":1, "),
+        (_payload(1.0, corner=(1.0, 2.0, 3.0)), ":1, "),
+        more(_payload(1.0), ":1, .*corner"),
         (
             _payload(1.0, corner=(1.0, float("nan"))),
-            "record 1.*'corner': expected 2 finite float32",
+            ":1, .*'corner': expected 2 finite float32",
         ),
-        more(_payload(1, DType.INT64, corner=(1.0, 2.0)), "record 1.*price"),
+        more(_payload(1, DType.INT64, corner=(1.0, 2.0)), ":1, .*price"),
     ],
 )
 def test_damaged_targets(tmp_path: Path, bad: bytes, problem: str) -> None:

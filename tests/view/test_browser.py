@@ -100,9 +100,9 @@ def test_a_walk(
     page.wait_for_url("**sort=width**")  # the form is sent at once
     page.check("[name=descending]")
     page.click("text=Apply")
-    _shown(page, ".item >> nth=0 >> text=#28, 68 x 30")
+    _shown(page, ".item >> nth=0 >> text=:28, 68 x 30")
     page.reload()
-    _shown(page, ".item >> nth=0 >> text=#28, 68 x 30")
+    _shown(page, ".item >> nth=0 >> text=:28, 68 x 30")
     page.fill("[name=where]", "numbr < 30")
     page.press("[name=where]", "Enter")
     _shown(page, "#problem >> text=no column 'numbr'; did you mean 'number'?")
@@ -111,7 +111,7 @@ def test_a_walk(
     _found(page, "10 records")
     # One record: the boxes can be switched off, and stay off in the next one.
     page.click(".item >> nth=1 >> a")
-    _shown(page, "#record >> text=#25: dog")
+    _shown(page, "#record >> text=:25: dog")
     assert page.locator(".boxes text").all_text_contents() == ["head", HOSTILE.decode()]
     box, image = (
         page.locator(one).first.bounding_box() for one in (".boxes rect", ".layers > img")
@@ -124,14 +124,14 @@ def test_a_walk(
     page.uncheck(".show-boxes")
     assert not page.is_visible(".boxes")
     page.keyboard.press("ArrowRight")
-    _shown(page, "#record >> text=#22: dog")
+    _shown(page, "#record >> text=:22: dog")
     assert not page.is_visible(".boxes")
     assert page.locator(".masks img").count() == 2
     # Marks: by a key here, and by keys in the grid.
     with page.expect_response("**/marks"):
         page.keyboard.press("m")
     page.keyboard.press("Escape")
-    _shown(page, ".item.marked >> text=#22")
+    _shown(page, ".item.marked >> text=:22")
     page.focus(".item >> nth=0 >> a")
     page.keyboard.press("ArrowRight")
     with page.expect_response("**/marks"):

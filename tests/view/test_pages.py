@@ -200,14 +200,14 @@ def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -
     page = viewer.get("/")
     assert "img" not in page.tags
     assert "Record Class blob list n name" in page.text
-    assert "Mark #0 #0 2 bytes [0, 1, 2, 3, 4, 5, 6, 7, ...] 0 name 0" in page.text
+    assert "00001.tfrecord:0 2 bytes [0, 1, 2, 3, 4, 5, 6, 7, ...] 0 name 0" in page.text
     down = viewer.get(viewer.get(page.links["n"]).links["n \u25b2"])
     assert down.values["seen"][0] == "0/249"
     assert 'aria-sort="descending"' in down.html
     last = viewer.get(down.links["Last"])
     assert last.values["seen"] == [f"0/{n}" for n in range(49, -1, -1)]
     assert "page 3 of 3" in last.text
-    record = viewer.get(last.links["#49"])
+    record = viewer.get(last.links["part-00000-of-00001.tfrecord:49"])
     assert "201 of 250" in record.text
     assert viewer.get(record.links["Next"]).text.count("Record 48") == 1
     assert record.links["All"] == "/?sort=n&descending=1&page=3"
@@ -232,7 +232,13 @@ def test_times_of_tables_are_text(open_viewer: Open, tmp_path: Path) -> None:
 def test_one_record(viewer: Viewer) -> None:
     """Its place, features and faults; problems and duplicates on the overview lead to it."""
     page = viewer.get("/record/0/5", label="dog", n="1")
-    for text in ("part-00000 #5: 1 dog", "2 of 4", "190 x 30", "label 1 dog", "Payload CRC"):
+    for text in (
+        "part-00000-of-00002.tfrecord:5: 1 dog",
+        "2 of 4",
+        "190 x 30",
+        "label 1 dog",
+        "Payload CRC",
+    ):
         assert text in page.text
     assert page.links["Previous"] == "/record/0/3?label=dog&n=0"
     first = viewer.get(page.links["Previous"])
@@ -275,7 +281,7 @@ def test_marks_are_kept_and_drop_their_records(
     (file,) = marks_folder().iterdir()
     assert str(file) in page.text
     assert file.stat().st_mode & 0o077 == 0 or os.umask(0o022) == 0o022
-    lines = "part-00000-of-00002.tfrecord 0\npart-00000-of-00002.tfrecord 3\n"
+    lines = "part-00000-of-00002.tfrecord:0\npart-00000-of-00002.tfrecord:3\n"
     assert file.read_text() == viewer.bytes("/marked.txt").body.decode() == lines
     payloads = [image_payload(n) for n in range(4)]
     same = write_foreign(tmp_path / "same" / "x", [payloads, payloads[:1]])

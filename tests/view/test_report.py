@@ -127,7 +127,7 @@ def test_pictures_are_of_the_right_records(tmp_path: Path, make_shard: MakeShard
     reds = [one.getpixel((20, 20))[0] > 150 for one in seen]  # type: ignore[index]
     assert reds == [True] * 6 + [False] * 6
     first = page.sections["unusual"].partition("Smallest")[2].split()
-    assert [word for word in first if word.isascii()][:5] == ["#0", "0,", "64", "x", "64"]
+    assert [word for word in first if word.isascii()][:5] == ["a.tfrecord:0", "0,", "64", "x", "64"]
 
 
 def test_boxes_are_drawn_on_the_pictures(tmp_path: Path, make_shard: MakeShard) -> None:
@@ -171,7 +171,7 @@ def test_the_same_image_in_two_splits_is_listed(
     health = Page(tmp_path / "r.html").sections["health"]
     assert re.search("1 fault in 2 shards, .*1 image .*across splits", health)
     assert " more fault" not in health
-    assert re.search(rf"{test.name} #12.*{train.name} #0", health, re.DOTALL)
+    assert re.search(rf"{test.name}:12.*{train.name}:0", health, re.DOTALL)
     command = f"tfrtool verify --images --json {splits}"
     assert command in health
     error = capsys.readouterr().err

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tfrtool.errors import human_bytes, printable
+from tfrtool.errors import human_bytes, named_record, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
 from tfrtool.inspection.summary.summary_json import as_json
@@ -86,7 +86,7 @@ def record_text(row: Mapping[str, Any]) -> str:
     """Return a record for people."""
     values = feature_values(row)
     item = f", item {row[_ITEM]}" if _ITEM in row else ""
-    lines = [f"{row['shard']}, record {row['record']}{item}"]
+    lines = [f"{named_record(row['shard'], row['record'])}{item}"]
     width = min(max(map(len, values), default=0), 40)
     for name, value in values.items():
         lines.append(f"  {printable(name).ljust(width)}  {_short(value)}")

@@ -132,7 +132,7 @@ class FilterOptions(CopyOptions, StoredOptions):
     )
     keep: str | os.PathLike[str] | None = option(
         None,
-        "Keep only the records listed in FILE: one SHARD and RECORD per line, or the mistakes in "
+        "Keep only the records listed in FILE: one SHARD:RECORD per line, or the mistakes in "
         "predictions.jsonl of evaluate.",
         metavar="FILE",
         group="Selection",

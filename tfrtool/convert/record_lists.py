@@ -16,7 +16,9 @@ from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
 
 _LONGEST_LINE = 2**20
-_ENTRY = re.compile(r"(?P<shard>\S.*?) +(?P<record>[0-9]{1,18})(?: +#.*)?", re.ASCII)
+_ENTRY = re.compile(r"(?P<shard>\S.*?)(?::| +)(?P<record>[0-9]{1,18})(?: +#.*)?", re.ASCII)
+"""SHARD:RECORD; lists of other tools may have a space in between."""
+
 _COMMENT = "#"
 
 
@@ -87,7 +89,7 @@ def _entries(path: AnyPath) -> Iterator[tuple[str, _Entry]]:
 def _written_entry(path: AnyPath, where: str, line: str) -> _Entry:
     found = _ENTRY.fullmatch(line)
     if found is None:
-        expected = "SHARD RECORD, such as pets-train.tfrecord-00000-of-00008 5"
+        expected = "SHARD:RECORD, such as pets-train.tfrecord-00000-of-00008:5"
         raise UsageError(where, path=path, expected=expected, found=repr(line[:100]))
     return _Entry(found["shard"], int(found["record"]))
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_count, named_record, printable
 from tfrtool.examples.content import decode_text
 from tfrtool.examples.example import DType, Value, feature_key, is_utf8
 from tfrtool.examples.fields import shape_text
@@ -42,9 +42,9 @@ def conflict_text(feature: FeatureStatistics) -> str:
     parts = []
     for dtype, count in sorted(feature.dtypes.items(), key=lambda item: (-item[1], item[0].value)):
         source, index = feature.values[dtype].first
-        where = f" of {printable(source)}" if source else ""
+        where = named_record(printable(source), index) if source else f"record {index}"
         unit = human_count(count, "step" if feature.is_list else "record")
-        parts.append(f"{dtype.value} in {unit} (first in record {index}{where})")
+        parts.append(f"{dtype.value} in {unit} (first in {where})")
     return f"conflicting types: {', '.join(parts)}"
 
 

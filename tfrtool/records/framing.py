@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from tfrtool.errors import printable
+from tfrtool.errors import named_record, printable
 from tfrtool.storage.remote_path import AnyPath
 
 HEADER_SIZE = 12
@@ -143,7 +143,15 @@ class LocatedFault:
 
     def __str__(self) -> str:
         """Return it in one line: where, what and why."""
-        return printable(f"{self.path}: {self.fault.title}: {self.fault.message}")
+        return printable(f"{self.title}: {self.fault.message}")
+
+    @property
+    def title(self) -> str:
+        """Location and kind, such as "a.tfrecord:1: payload-crc at offset 128"."""
+        fault, location = self.fault, str(self.path)
+        if fault.record is not None:
+            location = named_record(location, fault.record)
+        return f"{location}: {fault.kind.value} at offset {fault.offset}"
 
 
 def header(length: int) -> bytes:

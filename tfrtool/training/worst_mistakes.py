@@ -8,7 +8,7 @@ from typing import IO
 
 import tensorflow as tf
 
-from tfrtool.errors import UsageError, WriteError, os_errors_as, printable, some_of
+from tfrtool.errors import UsageError, WriteError, named_record, os_errors_as, printable, some_of
 from tfrtool.images.charts import shortened_name
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import Tile, draw_large_tiles, save_sheet, small_picture
@@ -91,4 +91,4 @@ def _line(result: ImageResult, counts: Mapping[str, int]) -> str:
     reason = f"{labels}, predicted {predicted}, loss {result.loss:.4g}"
     if result.record is None:
         return f"# {shard}: record number unknown because of damage: {reason}"
-    return f"{shard} {result.record}  # {reason}"
+    return f"{named_record(shard, result.record)}  # {reason}"

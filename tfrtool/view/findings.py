@@ -1,6 +1,7 @@
 """What is known about shards or a dataset: the results of inspection, as they arrive."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -50,6 +51,7 @@ class Findings:
         notes: how the shards were found.
         paths: the shards, in order.
         names: short name of each shard, all of them different.
+        listed_names: what lists of records call each shard, all of them different.
         splits: split of each shard, None for no split.
         dataset: the directory, if one was named.
         table: the records that have been read.
@@ -92,6 +94,10 @@ class Findings:
         if len(set(names)) < len(names):
             names = [f"{number}: {path.name[:100]}" for number, path in enumerate(self.paths)]
         self.names = tuple(map(printable, names))
+        counts = Counter(path.name for path in self.paths)
+        self.listed_names = tuple(
+            path.name if counts[path.name] == 1 else str(path.absolute()) for path in self.paths
+        )
         if types and declared_features(self.paths, types).is_sequence:
             raise UsageError("--type requires tf.train.Examples here", path=self.paths[0])
         self._scratch = ScratchFolder()

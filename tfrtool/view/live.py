@@ -48,7 +48,7 @@ class Live:
     ) -> None:
         """Open shards; only their first records are read before `start`."""
         self.found = Findings(shards, as_stored=as_stored, types=types)
-        self.marks = Marks(self.found.title, self.found.paths)
+        self.marks = Marks(self.found.title, self.found.paths, self.found.listed_names)
         self.reader = OffsetReader(self.found.paths)
         self.done = False
         self.columns: tuple[int, tuple[list[str], list[str], list[str]]] = (0, ([], [], []))

@@ -3,12 +3,11 @@
 import hashlib
 import re
 import threading
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tfrtool.errors import UsageError, WriteError, os_errors_as
+from tfrtool.errors import UsageError, WriteError, named_record, os_errors_as
 from tfrtool.inspection.table.record_query import RecordKey
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.remote_path import AnyPath
@@ -24,35 +23,37 @@ class Marks:
     """The marked records of some shards.
 
     Attributes:
-        path: the list, with a line SHARD RECORD for each record.
+        path: the list, with a line SHARD:RECORD for each record.
         records: the marked records.
     """
 
-    def __init__(self, title: str, shards: Sequence[AnyPath]) -> None:
-        """Read the marks that were made in these shards before."""
+    def __init__(self, title: str, shards: Sequence[AnyPath], names: Sequence[str]) -> None:
+        """Read the marks that were made in these shards before; a list has them by these names."""
         full = [str(path.absolute()) for path in shards]
         digest = hashlib.sha256("\n".join(full).encode("utf-8", "surrogateescape")).hexdigest()
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", title)[:60].strip("-.")
         self.path = marks_folder() / f"{name or 'shards'}-{digest[:12]}.txt"
-        counts = Counter(path.name for path in shards)
-        self._names = [
-            path.name if counts[path.name] == 1 else whole
-            for path, whole in zip(shards, full, strict=True)
-        ]
+        self._names = names
         self._lock = threading.Lock()
         self.records: frozenset[RecordKey] = frozenset()
         number = {shard: n for n, shard in enumerate(self._names)}
         with suppress(OSError, UnicodeDecodeError):
-            lines = [line.rpartition(" ") for line in self.path.read_text("utf-8").splitlines()]
+            lines = [
+                re.split("[ :](?=[0-9]{1,18}$)", line)  # the list of an earlier version has spaces
+                for line in self.path.read_text("utf-8").splitlines()
+            ]
             self.records = frozenset(
                 (number[shard], int(record))
-                for shard, _, record in lines
-                if shard in number and record.isdecimal()
+                for shard, record in (line for line in lines if len(line) == 2)
+                if shard in number
             )
 
     def text(self) -> str:
         """Return the list."""
-        return "".join(f"{self._names[shard]} {record}\n" for shard, record in sorted(self.records))
+        return "".join(
+            f"{named_record(self._names[shard], record)}\n"
+            for shard, record in sorted(self.records)
+        )
 
     def change(self, mark: Iterable[RecordKey], unmark: Iterable[RecordKey]) -> None:
         """Mark and unmark records, and store the list.

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tfrtool.errors import human_bytes, human_count, printable
+from tfrtool.errors import human_bytes, human_count, named_record, printable
 from tfrtool.examples.feature_text import python_source
 from tfrtool.images.overlay import colour_of
 from tfrtool.inspection.stats.stats_page import stats_page
@@ -136,8 +136,8 @@ def caption(found: Findings, row: Row) -> str:
 
 
 def record_name(found: Findings, shard: int, record: int) -> str:
-    """Return how pages name a record: "#12", after the name of the shard if there are several."""
-    return f"#{record}" if len(found.paths) == 1 else f"{found.names[shard]} #{record}"
+    """Return the name of a record."""
+    return printable(named_record(found.listed_names[shard], record))
 
 
 def tiles(found: Findings, rows: Sequence[Row], links: Links) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ def test_damaged_records_are_skipped(tmp_path: Path) -> None:
         assert read_rows(path, first, 20) == whole[first : first + 20]
     report = convert(path, tmp_path / "out", to="tfrecord")
     assert (report.job.corrupt, report.job.records_out) == (3, 97)
-    with pytest.raises(tfrtool.CorruptShardError, match="record 7"):
+    with pytest.raises(tfrtool.CorruptShardError, match=":7"):
         convert(path, tmp_path / "none", to="tfrecord", on_error="stop")
 
 

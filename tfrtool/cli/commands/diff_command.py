@@ -8,7 +8,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, note
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.convert.convert_options import DiffOptions
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_count, named_record, printable
 from tfrtool.examples.feature_text import name_text
 from tfrtool.page import Heading, Page, Table, findings, shortened
 
@@ -86,15 +86,14 @@ def _page(report: "DiffReport") -> Page:
     for sort, examples in report.examples.items():
         if counts[sort] and examples:
             lines = [
-                " and ".join(f"{printable(str(at.shard))} {at.record}" for at in one.values())
+                " and ".join(named_record(str(at.shard), at.record) for at in one.values())
                 for one in examples
             ]
-            more = shortened(lines, len(lines), counts[sort], "use --limit to list more")
-            page += [Heading(f"{_SORTS[sort]} (shard, record)"), *more]
+            more = shortened(
+                [*map(printable, lines)], len(lines), counts[sort], "use --limit to list more"
+            )
+            page += [Heading(_SORTS[sort]), *more]
     if report.faults:
-        faults = [
-            (f"{printable(str(one.path))}: {one.fault.title}", printable(one.fault.message))
-            for one in report.faults
-        ]
+        faults = [(printable(one.title), printable(one.fault.message)) for one in report.faults]
         page += [Heading("damaged, not compared"), *findings(faults, report.corrupt)]
     return page

@@ -11,7 +11,7 @@ import click
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import OUTPUT, STREAMED, command, resolve_shards
 from tfrtool.declare import Options, option
-from tfrtool.errors import UsageError, human_bytes, human_count, printable
+from tfrtool.errors import UsageError, human_bytes, human_count, named_record, printable
 from tfrtool.inspection.inspect_options import ExtractOptions
 from tfrtool.page import Bad, Heading, Page, Table, facts, shortened
 
@@ -160,7 +160,7 @@ def _page(report: "ExtractReport") -> Page:
         page.append(Heading(Bad(f"skipped: {human_count(report.skipped_count, 'record')}")))
         first = {one.reason: one for one in reversed(report.skipped)}
         for reason, count in Counter(one.reason for one in report.skipped).most_common(_LISTED):
-            where = f"record {first[reason].record} of {printable(first[reason].shard.name)}"
+            where = printable(named_record(first[reason].shard.name, first[reason].record))
             page.append(f"{reason}: {where}" + (f", first of {count:,}" * (count > 1)))
     if objects is not None and objects.listed:
         page.append(Heading(Bad(f"not written: {human_count(objects.listed_count, 'object')}")))

@@ -9,7 +9,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
 from tfrtool.cli.parameters import SHARDS, command, resolve_shards
 from tfrtool.declare import Options, option
-from tfrtool.errors import human_count, printable
+from tfrtool.errors import human_count, named_record, printable
 from tfrtool.inspection.inspect_options import SheetOptions
 from tfrtool.page import Bad, Good, Heading, Page, Table, facts, findings
 
@@ -94,8 +94,10 @@ def _page(report: "SheetReport") -> Page:
     found = []
     for item in report.broken:
         record = "a record" if item.record is None else f"record {item.record}"
-        where = f"{printable(str(item.path))}: " if many else ""
-        found.append((f"{where}{record} at offset {item.offset}", printable(item.reason)))
+        if many:
+            path = printable(str(item.path))
+            record = f"{path}: {record}" if item.record is None else named_record(path, item.record)
+        found.append((f"{record} at offset {item.offset}", printable(item.reason)))
     return [*page, *findings(found)]
 
 

@@ -11,7 +11,7 @@ from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
 from tfrtool.cli.process import stdout_closed
-from tfrtool.errors import SourceError, printable
+from tfrtool.errors import SourceError, named_record, printable
 from tfrtool.storage.progress import activity, no_progress
 from tfrtool.training.evaluate_options import PredictOptions
 from tfrtool.training.keras_backend import check_backend
@@ -52,14 +52,16 @@ def predict_command(model: str, images: tuple[str, ...], as_json: bool, **words:
         bars(activity("loading the model"))
         saved = load_any_model(model, PredictOptions(**words))
     # All paths and class names are known before the first prediction.
-    paths = (f"{file.path} #9999" if file.is_shard else file.path for file in files)
+    paths = (f"{file.path}:9999" if file.is_shard else file.path for file in files)
     path = _width(paths, _WIDEST_PATH)
     label = _width(saved.facts.class_names, _WIDEST_LABEL)
     readable = unreadable = 0
     # On a terminal, the lines themselves show the progress.
     with nullcontext(no_progress) if sys.stdout.isatty() else Bars() as progress:
         for found in predict_files(saved, files, PredictOptions(**words, on_progress=progress)):
-            location = found.path if found.record is None else f"{found.path} #{found.record}"
+            location = found.path
+            if found.record is not None:
+                location = named_record(location, found.record)
             readable += found.problem is None
             if found.problem is not None:
                 unreadable += 1

@@ -9,7 +9,7 @@ import click
 from tfrtool.cli.bars import Bars
 from tfrtool.cli.output import Outcome, emit
 from tfrtool.cli.parameters import STREAMED, command, description_options, standard_input
-from tfrtool.errors import ShardError, human_bytes, human_count, printable
+from tfrtool.errors import ShardError, human_bytes, human_count, named_record, printable
 from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.page import Bad, Good, Heading, Page, Prose, Table, facts, findings, shortened
 from tfrtool.records.framing import HEADER_SIZE, FaultKind
@@ -116,8 +116,10 @@ def _places(anomaly: "Anomaly") -> str:
         return ""
     path = anomaly.records[0].path
     shown = [str(place.record) for place in anomaly.records[:_PLACES_SHOWN] if place.path == path]
-    word, more = "records" if len(shown) > 1 else "record", anomaly.count - len(shown)
-    text = f"; {word} {', '.join(shown)} of {printable(path.name)}"
+    more = anomaly.count - len(shown)
+    text = f"; records {', '.join(shown)} of {printable(path.name)}"
+    if len(shown) == 1:
+        text = f"; {printable(named_record(path.name, int(shown[0])))}"
     return text + (f" and {more:,} more" if more else "")
 
 
@@ -150,7 +152,7 @@ def _duplicates(duplicates: "Duplicates") -> list[str]:
     for group in duplicates.groups[:_GROUPS_SHOWN]:
         for sign, copy in zip(" ===", group.copies, strict=False):
             about = ", ".join(printable(f) for f in (copy.split, copy.label, copy.name) if f)
-            text = f"{sign} {printable(copy.path.name)} record {copy.record}"
+            text = f"{sign} {printable(named_record(copy.path.name, copy.record))}"
             text += f" ({about})" if about else ""
             lines.append(Bad(text) if group.is_fault else text)
         if group.count > _COPIES_SHOWN:

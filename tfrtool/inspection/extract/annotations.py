@@ -10,7 +10,7 @@ from itertools import chain, count, islice
 from typing import Any, ClassVar, NamedTuple
 from xml.sax.saxutils import escape
 
-from tfrtool.errors import printable
+from tfrtool.errors import named_record, printable
 from tfrtool.examples.example import Feature
 from tfrtool.examples.objects.annotation import (
     SIDEWAYS,
@@ -251,7 +251,7 @@ class AnnotatedImages(ABC):
         self, shard: AnyPath, record: int, features: Mapping[str, Feature]
     ) -> tuple[str, RecordObjects]:
         found = read_objects(features, self._names[shard.parent])
-        where = f"{shard.name}, record {record}"
+        where = named_record(shard.name, record)
         self._objects += len(found.objects)
         for problem in found.problems:
             self._problems.add(f"{where}: {problem}")

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.declare import takes
-from tfrtool.errors import ShardError, UsageError, printable, some_of
+from tfrtool.errors import ShardError, UsageError, named_record, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
 from tfrtool.examples.roles import SAMPLE, LabelNames
@@ -172,7 +172,10 @@ def extract(
                 break
         report = extraction.report(directory)
         if not report.files:
-            reasons = [f"record {one.record}: {one.reason}" for one in report.skipped]
+            reasons = [
+                f"{named_record(one.shard.name, one.record)}: {one.reason}"
+                for one in report.skipped
+            ]
             reasons += [entry.fault.message for entry in report.faults]
             reason = next(iter(reasons), "no records")
             raise ShardError(f"nothing to extract: {reason}", path=shards[0])

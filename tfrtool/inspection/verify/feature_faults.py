@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfrtool.errors import named_record
 from tfrtool.records.framing import FaultKind, Record
 from tfrtool.storage.remote_path import AnyPath
 
@@ -142,8 +143,10 @@ def _message(key: _Mismatch, group: _Group) -> str:
     first = group.records[0]
     numbers = [str(one.record) for one in group.records if one.path == first.path]
     shown = numbers[:_RECORDS_SHOWN]
-    where = f"record{'s' if len(shown) > 1 else ''} {', '.join(shown)}"
+    where = f"records {', '.join(shown)} of {first.path.name}"
+    if len(shown) == 1:
+        where = named_record(first.path.name, first.record)
     where += f" at offset {first.offset}" if group.count == 1 else ""
     more = group.count - len(shown)
-    where += f" of {first.path.name}" + (f" and {more:,} more" if more else "")
+    where += f" and {more:,} more" if more else ""
     return f"expected {key.expected}, found {found}; {where}"
