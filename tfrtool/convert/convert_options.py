@@ -141,7 +141,7 @@ class FilterOptions(CopyOptions, StoredOptions):
     )
     drop: str | os.PathLike[str] | None = option(
         None,
-        "Drop the records listed in FILE, such as that of evaluate --drop-list.",
+        "Drop the records listed in FILE, such as evaluate --drop-list writes.",
         metavar="FILE",
         group="Selection",
         path="local input",

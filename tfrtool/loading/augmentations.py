@@ -438,7 +438,7 @@ AUGMENTATIONS = (
     AugmentSpec(
         name="zoom",
         help="Show 1 plus or minus up to this of the width and of the height, each drawn by "
-        "itself. The words are those of rotate.",
+        "itself. The words are the same as for rotate.",
         unit="AMOUNT",
         most=0.9,
         words=_SAMPLING,

@@ -17,7 +17,7 @@ class OwnModelOptions(Options):
     labels: PathLike | None = option(
         None,
         "Text file with the class names of a .keras file of your own, one per line, in the order "
-        "of its outputs.  [default: those of the dataset, if any]",
+        "of its outputs.  [default: from the dataset, if it has names]",
         metavar="FILE",
         path="local input",
         group="Model",

@@ -232,7 +232,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
         None,
         "Learning rate. The default is 0.001 for a head and for cnn with --head sigmoid, 0.0003 "
         "for random and 0.0001 for loaded weights; ten times that for sgd, a tenth for lion. It "
-        "replaces that of a compiled model.",
+        "replaces the rate of a compiled model.",
         metavar="X",
         above=0,
         most=1000,
@@ -240,7 +240,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
     )
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "lion"] | None = _optimization(
         None,
-        "Optimizer; sgd has a momentum of 0.9.  [default: that of a compiled model, or adam]",
+        "Optimizer; sgd has a momentum of 0.9.  [default: from a compiled model, or adam]",
     )
     schedule: Literal["constant", "cosine"] | None = _optimization(
         None,

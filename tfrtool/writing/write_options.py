@@ -134,7 +134,7 @@ class WriteOptions(CompressionOptions):
     )
     layout: Literal["tfds", "tfod"] | None = option(
         None,
-        "Feature names: those of TFDS (image, label), or of the TF Object Detection API.  "
+        "Feature names of TFDS (image, label), or of the TF Object Detection API.  "
         "[default: tfds, or tfod with --annotations]",
         group="Labels and features",
     )
