@@ -55,6 +55,8 @@ PINNED_MEANS = [
 ]
 PINNED_SHARES = {"mixup=0.5": 0.47016817, "cutmix=1": 0.6803711, "mixup=1,cutmix=1": 0.6803711}
 """Results of the first version that had all of these augmentations."""
+PINNED_ZOOMS = [62.7826, 64.0733, 63.738]
+"""The means of the first images, of the first version that had zoom."""
 
 
 def random_images(count: int, height: int = 24, width: int = 20, seed: int = 0) -> Any:
@@ -409,6 +411,8 @@ def test_a_seed_gives_the_images_of_earlier_versions() -> None:
     ramp = np.arange(images[0].size).reshape(images[0].shape) / images[0].size
     means = (apply(text, images) * ramp).mean((1, 2, 3))
     np.testing.assert_allclose(means, PINNED_MEANS, rtol=1e-4)
+    zoomed = (apply("zoom=0.3", images[:3]) * ramp).mean((1, 2, 3))
+    np.testing.assert_allclose(zoomed, PINNED_ZOOMS, rtol=1e-4)
 
 
 def test_in_a_graph_it_is_the_same_and_shapes_stay_known() -> None:

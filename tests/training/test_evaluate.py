@@ -238,6 +238,7 @@ def test_a_slice_of_a_split(saved: SavedModel, noise: Path, tmp_path: Path) -> N
     lines = _lines(tmp_path / "train[-50%:]")
     assert lines == _lines(tmp_path / "train")[-46:]
     assert half.images == len(lines) == 46
+    assert [line["record"] for line in lines] == [*range(16, 31), *range(31)]
     dataset, worst = tfrtool.dataset(noise), half.most_wrong[0]
     pictures = [
         original_pictures(dataset, split, [(worst, position)])[0].image
