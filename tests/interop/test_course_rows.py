@@ -61,7 +61,7 @@ CHECKS = (
     f"{PAGE}::Cache in memory, or on disk",
     f"{PAGE}::Cache in memory, or on disk",
     f"{PIPELINE}::test_records_parsed_at_once",
-    f"{PIPELINE}::test_keras_fit_knows_the_number_of_steps",
+    f"{TRAINING}/test_train_options.py::test_steps_per_epoch",
     f"{TRAINING}/test_train_options.py::test_validation_steps",
     f"{TRAINING}/test_compare.py::test_all_are_measured",
     # Augmentation

@@ -65,8 +65,9 @@ def test_each_run_has_options_that_go_together(few: Path, changes: dict[str, Any
         {"recipe": "naive"},
         {"resume": True, "out": Path("run")},
         {"model": lambda _size, _classes: None, "trainable": "all"},
+        {"steps_per_epoch": 2},
     ],
-    ids=["recipe", "resume", "model"],
+    ids=["recipe", "resume", "model", "steps"],
 )
 def test_what_can_not_be_compared_is_refused(changes: dict[str, Any]) -> None:
     """It is a usage error, before anything is read."""

@@ -83,10 +83,11 @@ def _dropping(size: int, classes: int) -> Any:
             "none",
             0,
         ),
-        ({"model": _dropping, "trainable": "auto"}, "memory", FREE),
+        ({"model": _dropping, "trainable": "auto", "steps_per_epoch": 3}, "memory", FREE),
         more(HEAD, "features", FREE),
+        more(HEAD | {"steps_per_epoch": 6}, "features", FREE),
     ],
-    ids=["memory", "augmented", "dropout", "features"],
+    ids=["memory", "augmented", "dropout", "features", "steps"],
 )
 def test_it_ends_where_an_uninterrupted_run_would(
     few: Path,

@@ -195,6 +195,7 @@ def test_one_class_is_an_error(tmp_path: Path) -> None:
         {"learning_rate": 1001.0},
         {"seed": -1},
         {"recipe": "notebook", "deterministic": False},
+        {"recipe": "naive", "steps_per_epoch": 2},
         {"recipe": "naive", "resume": True, "out": Path("run")},
         {"early_stopping": 0},
         {"prefetch": -1},

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.datasets import image_payload, write_foreign
+from tests.more import more
 from tests.photos import image_bytes
 from tests.training.runs import planned, small_options
 from tfrtool import train
@@ -52,6 +53,32 @@ def test_early_stopping_takes_the_best_weights(few: Path, tmp_path: Path) -> Non
     loss = float(keras.losses.SparseCategoricalCrossentropy()(labels, told))
     assert loss == pytest.approx(best, rel=1e-3)
     assert loss != pytest.approx(losses[-1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs", "changes"),
+    [
+        (2, 4, {"cache": "memory"}),
+        more(8, 1, {"cache": "none", "augment": "flip"}),
+        more(1, 8, HEAD | {"schedule": "cosine", "warm_up": 0.5}),
+    ],
+)
+def test_steps_per_epoch(
+    few: Path, tmp_path: Path, steps: int, epochs: int, changes: dict[str, Any]
+) -> None:
+    """Epochs of other lengths end with the same weights, if there are as many steps together."""
+    options = small_options(few, batch_size=4, **changes)
+    told: list[Progress] = []
+    rates = {"warm_up": 2} if "warm_up" in changes else {}  # in epochs
+    train(**options, out=tmp_path / "all")
+    options |= {"epochs": epochs, "steps_per_epoch": steps, **rates}
+    report = train(**options, out=tmp_path / "some", on_progress=told.append)
+    weights = [load_model(tmp_path / name).core.get_weights() for name in ("all", "some")]
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+    assert [epoch.epoch for epoch in report.epochs] == [*range(1, epochs + 1)]
+    done = [(one.done, one.total) for one in told if one.unit == "steps"]
+    assert done == [(step, steps) for _ in range(epochs) for step in range(1, steps + 1)]
 
 
 @pytest.mark.parametrize("model", ["cnn", pytest.param("mobilenet", marks=pytest.mark.more)])

@@ -53,7 +53,7 @@ class StepReports(keras.callbacks.Callback):  # type: ignore[misc]
 
     def __init__(self, run: Run, reports: EpochReports) -> None:
         super().__init__()
-        self._options, self._steps, self._reports = run.options, run.data.steps[0], reports
+        self._options, self._steps, self._reports = run.options, run.data.epoch_steps, reports
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Report a step; `TrainingError` if its loss is not finite."""

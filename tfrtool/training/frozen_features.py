@@ -103,9 +103,13 @@ def feature_batches(
     *,
     seed: int | None = None,
     first_epoch: int = 0,
+    first_step: int = 0,
     epochs: int = 1,
 ) -> TfDataset:
-    """Return batches of features and labels, shuffled by the seed and the epoch if there is one."""
+    """Return batches of features and labels, shuffled by the seed and the epoch if there is one.
+
+    Of the first epoch, they begin at a step.
+    """
     count = len(labels)
     with tf.device("CPU"):
         features, targets = tf.constant(values), tf.constant(labels)
@@ -121,8 +125,8 @@ def feature_batches(
 
     plain = tf.autograph.experimental.do_not_convert
     epoch_numbers = tf.data.Dataset.range(first_epoch, first_epoch + epochs)
-    batches = epoch_numbers.flat_map(plain(epoch_rows)).map(plain(take))
-    steps = -(-count // batch_size) * epochs
+    batches = epoch_numbers.flat_map(plain(epoch_rows)).skip(first_step).map(plain(take))
+    steps = -(-count // batch_size) * epochs - first_step
     batches = batches.apply(tf.data.experimental.assert_cardinality(steps))
     options = tf.data.Options()
     # With tuning, destroying an iterator that was read to its end waits for up to 60 s; to rewrite

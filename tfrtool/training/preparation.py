@@ -244,10 +244,10 @@ def _compile(
     options, compiled, task = plan.options, classifier.compiled, plan.task
     trained = classifier.head if plan.cache == "features" else classifier.trained
     inputs, outputs, name = trained.inputs, trained.outputs, classifier.core.name
-    steps = data.steps[0] * options.epochs
+    steps = data.epoch_steps * options.epochs
     kind = MirroredModel if devices.several else MeasuredModel
     model = kind(inputs, outputs, name=name)
-    model.meter = EpochMeter(data.images, task)
+    model.meter = EpochMeter(data.epoch_images, task)
     with devices.strategy.scope():
         optimizer = _make_optimizer(options, steps, compiled.get("optimizer"))
         optimizer.build(trained.trainable_variables)

@@ -228,6 +228,14 @@ class TrainOptions(OpenOptions, PipelineOptions):
         "requires --trainable head, --cache features or auto, and no --augment.",
     )
     epochs: int = _optimization(5, "Number of epochs.", metavar="N", least=1, common=True)
+    steps_per_epoch: int | None = _optimization(
+        None,
+        "Batches per epoch. The next epoch goes on with the images that follow.  [default: all "
+        "images once]",
+        metavar="N",
+        least=1,
+        most=2**31 - 1,
+    )
     learning_rate: float | None = _optimization(
         None,
         "Learning rate. The default is 0.001 for a head and for cnn with --head sigmoid, 0.0003 "
@@ -404,12 +412,13 @@ class TrainOptions(OpenOptions, PipelineOptions):
             self.cache != _AUTO
             or not self.deterministic
             or self.strategy not in ("auto", "one")
+            or self.steps_per_epoch is not None
             or self.resume
         ):
             # The published pipelines are compared, and not changed.
             raise UsageError(
-                "--cache, --no-deterministic, --strategy and --resume can't be used with --recipe "
-                f"{self.recipe}"
+                "--cache, --no-deterministic, --strategy, --steps-per-epoch and --resume can't be "
+                f"used with --recipe {self.recipe}"
             )
         frozen = self.model != CNN and (is_own(self.model_name) or self.trained == "head")
         if self.precision == "bfloat16" and not (

@@ -94,7 +94,7 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
         if options.log_dir is not None:
             callbacks.append(TensorBoardLogs(options.log_dir, run.plan.made))
         if options.profile_folder is not None:
-            trace = StepTrace(options.profile_folder, data.steps[0])
+            trace = StepTrace(options.profile_folder, data.epoch_steps)
             stack.callback(trace.stop)
             callbacks.append(trace)
         callbacks += [*options.callbacks, checkpoints, EpochEnd(run, reports)]
@@ -108,7 +108,7 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
             epochs=options.epochs,
             initial_epoch=len(before),
             # One iterator over all epochs; other recipes are read as in the notebooks.
-            steps_per_epoch=data.steps[0] if options.recipe == "tfrtool" else None,
+            steps_per_epoch=data.epoch_steps if options.recipe == "tfrtool" else None,
             validation_data=validation[0] if validation else None,
             class_weight=dict(enumerate(weights.values())) or None,
             callbacks=callbacks,
@@ -132,18 +132,19 @@ def _naming_checkpoint(out: Path | None) -> Iterator[None]:
 def _batches(run: Run) -> list[Any]:
     """Return the batches of the epochs that are left, and those of validation if there is any."""
     options, data, done = run.options, run.data, len(run.state.epochs)
-    epochs = options.epochs - done
+    passes = data.passes_after(done, options.epochs)
     if run.state.cache == "features":
-        return list(_feature_batches(run, first_epoch=done, epochs=epochs))
+        return list(_feature_batches(run, **passes))
     parts = []
     for part in data.parts:
         # ``fit`` makes an iterator for each validation, and each epoch of other recipes.
-        count = epochs if part.training and options.recipe == "tfrtool" else 1
-        parts.append(replace(part, first_epoch=done, epochs=count))
+        once: dict[str, Any] = {"first_epoch": done, "epochs": 1}
+        several = part.training and options.recipe == "tfrtool"
+        parts.append(replace(part, **passes if several else once))
     return [load(data.dataset, part) for part in parts]
 
 
-def _feature_batches(run: Run, **epochs: int) -> Iterator[Any]:
+def _feature_batches(run: Run, **passes: int) -> Iterator[Any]:
     """Run the frozen base over all images; yield batches of features of each part."""
     options, data = run.options, run.data
     once = data.once(batch_size=BASE_BATCH, prefetch=_AHEAD)
@@ -164,7 +165,7 @@ def _feature_batches(run: Run, **epochs: int) -> Iterator[Any]:
         images = run.model.meter.batches(iterator)
         values, labels = extract_features(base, images, count, on_images)
         if part.training:
-            yield feature_batches(values, labels, options.batch_size, seed=options.seed, **epochs)
+            yield feature_batches(values, labels, options.batch_size, seed=options.seed, **passes)
         else:
             yield feature_batches(values, labels, _VALIDATED)
 

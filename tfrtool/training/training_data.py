@@ -46,6 +46,7 @@ class TrainingData:
         dropped: what was skipped, or None if nothing was searched for.
         parts: how to load the training images, and the validation images if there are any.
         images: number of images of each part.
+        steps_per_epoch: number of training batches per epoch, or None for those of all images.
     """
 
     original: Dataset
@@ -53,6 +54,7 @@ class TrainingData:
     dropped: DropReport | None
     parts: tuple[LoadOptions, ...]
     images: list[int]
+    steps_per_epoch: int | None = None
 
     @property
     def training(self) -> LoadOptions:
@@ -63,6 +65,26 @@ class TrainingData:
     def steps(self) -> list[int]:
         """Number of batches of each part."""
         return [-(-images // self.training.batch_size) for images in self.images]
+
+    @property
+    def epoch_steps(self) -> int:
+        """Number of training batches per epoch."""
+        return self.steps_per_epoch or self.steps[0]
+
+    @property
+    def epoch_images(self) -> list[int]:
+        """Number of images of each part per epoch; a mean, if an epoch doesn't have all images."""
+        first, *others = self.images
+        return [round(first * self.epoch_steps / self.steps[0]), *others]
+
+    def passes_after(self, done: int, epochs: int) -> dict[str, Any]:
+        """Return the passes over the training images for all epochs after ``done``.
+
+        They are the options of `Dataset.load` that say where they begin, and how many there are.
+        """
+        first, step = divmod(done * self.epoch_steps, self.steps[0])
+        end = -(-epochs * self.epoch_steps // self.steps[0])
+        return {"first_epoch": first, "first_step": step, "epochs": end - first}
 
     def changed(self, **changes: Any) -> "TrainingData":
         """Return the same images with all parts loaded in another way."""
@@ -126,7 +148,12 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
     parts = (training, *validation)
     images = [count_images(dataset, part) for part in parts]
     return TrainingData(
-        original=original, dataset=dataset, dropped=report, parts=parts, images=images
+        original=original,
+        dataset=dataset,
+        dropped=report,
+        parts=parts,
+        images=images,
+        steps_per_epoch=options.steps_per_epoch,
     )
 
 
