@@ -17,8 +17,12 @@ from tests.fuzz import examples
 from tests.fuzz.shard_bytes import join, mutate_shard, split_records
 from tests.fuzz.target import Scramble, Target, fixture_files
 from tests.records.strategies import shard_of
+from tfrtool.examples.example import Feature, encode_example
+from tfrtool.examples.fields import Kind, ListOf, Struct, Values
 from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.examples.tf_parser import are_canonical, parser_problem
+from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.feature_match import FeatureMatch
 from tfrtool.records import frames, stream
 from tfrtool.records.framing import (
     CRC,
@@ -38,6 +42,23 @@ __all__ = ["TARGET"]
 
 _CHOICES = 12
 _LIMITS = (0, 9, 300, MAX_RECORD_BYTES, 2**64 - 1)
+_COLUMNS = FeatureColumns.of(
+    Struct(
+        {
+            "label": Values(kind=Kind.LABEL, info={"numClasses": "3"}),
+            "title": Values.parse("text"),
+            "ok": Values.parse("bool"),
+            "box": Values.parse("float32[4]"),
+            "free": Values.parse("float32[*,2]"),
+            "image": Values(kind=Kind.IMAGE),
+            "small": ListOf(item=Values.parse("int8")),
+            "three": ListOf(item=Values.parse("text"), length=3),
+        }
+    )
+)
+_MATCH = FeatureMatch.of(_COLUMNS.root)
+_COMPARED = 0.3
+"""Share of the inputs whose features Python compares, too."""
 _BLOCKS = (16, 33, 100, 4096)
 _READ = 0.25
 """Share of the inputs that the whole reader takes, too, which takes as long as all else."""
@@ -58,8 +79,23 @@ def seeds() -> Iterator[bytes]:
         raw_example([entry(b"a", int64(7))], {b"steps": [int64(1), float32()], b"none": []}),
         raw_example([], {b"/bbox": [string(b"a", b"")]}),
     ]
+    rows += [encode_example(_fitting(number)) for number in range(4)]
     yield choices + shard_of(rows)
     yield from (choices + frame(row) for row in rows)
+
+
+def _fitting(number: int) -> dict[str, Feature]:
+    """Return the features of a record of the tree."""
+    return {
+        "label": int64(number),
+        "title": string("Ü\U0001f600".encode()[number:]),
+        "ok": int64(number % 2),
+        "box": float32(0, 0, 1, 1),
+        "free": float32(*range(2 * number)),
+        "image": string(bytes(number)),
+        "small": int64(*range(-number, number)),
+        "three": string(b"a", b"", b"b" * number),
+    }
 
 
 def check(data: bytes) -> None:
@@ -78,6 +114,7 @@ def check(data: bytes) -> None:
     assert end == (wanted[-1].offset + FRAME_SIZE + len(wanted[-1].payload) if wanted else position)
     _check_picks(shard, walk(shard, 0, len(shard), MAX_RECORD_BYTES, verify=False), choose)
     _check_examples(shard, found)
+    _check_features(found, choose)
     if choose.random() < _READ:
         _check_reader(shard, choose)
 
@@ -172,6 +209,26 @@ def _check_examples(shard: bytes, found: Sequence[Record]) -> None:
     except ValueError:
         return
     raise AssertionError("a frame behind the end was looked at")
+
+
+def _check_features(found: Sequence[Record], choose: random.Random) -> None:
+    """What has the features of a tree in C has no misfit in Python."""
+    if not isinstance(found, frames.Frames) or _MATCH is None:
+        return
+    differing = _MATCH.differing(found)
+    assert len(differing) == len(found)
+    fitting = [one.payload for one, is_odd in zip(found, differing, strict=True) if not is_odd]
+    if fitting and choose.random() < _COMPARED:
+        compared = _COLUMNS.compare(fitting)
+        assert (compared.misfits, compared.damaged, compared.other_keys) == ({}, {}, {})
+    size = len(_MATCH.keys)
+    for wrong in ([-1, 1], [0, size + 1], [2, 1], [2**63 - 1, 2**63 - 1]):
+        features = array("q", [*wrong, 26, -1, 1, 0, 0, 0])
+        try:
+            found.match_features(features, _MATCH.keys)
+        except ValueError:
+            continue
+        raise AssertionError("a key behind the end was looked at")
 
 
 def _has_unset(payload: bytes) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +18,18 @@ import pytest
 from PIL import Image
 
 import tfrtool
-from tests.examples.strategies import float32, int64, string
+from tests.examples.strategies import entry, float32, int64, raw_example, string
 from tests.inspection.test_split_shards import parts_of
 from tests.records.strategies import shard_of
 from tfrtool.cli import main
 from tfrtool.examples.example import Feature, encode_example
 from tfrtool.examples.fields import Kind, ListOf, Struct, Values
+from tfrtool.features.feature_match import FeatureMatch
 from tfrtool.features.tfds_tree import tfds_of_tree
 from tfrtool.inspection.verify.feature_faults import FeatureFault
+from tfrtool.records import frames
+from tfrtool.records.framing import frame
+from tfrtool.records.reader import RecordReader
 
 Capture = pytest.CaptureFixture[str]
 Features = dict[str, Feature]
@@ -348,3 +353,68 @@ def test_a_report_has_them(tmp_path: Path) -> None:
     assert report.faults == 1
     page = (tmp_path / "report.html").read_text()
     assert "feature &#39;label&#39;: expected a class from -1 to 2, found 9" in page
+
+
+SIMPLE = Struct(
+    {
+        **{name: ROOT.fields[name] for name in ("label", "title", "ok", "box", "free", "image")},
+        "big": Values.parse("uint64"),
+        "half": Values.parse("float16"),
+        "small": ListOf(item=Values.parse("int8")),
+        "pairs": ListOf(item=Values.parse("float32[2]")),
+        "three": ListOf(item=Values.parse("text"), length=3),
+    }
+)
+"""Features that are each stored as one, without a size elsewhere."""
+
+
+def simple(**others: Feature | None) -> Features:
+    """Return the features of a record of `SIMPLE` with some others; None leaves a feature out."""
+    found: dict[str, Feature | None] = {name: features().get(name) for name in SIMPLE.fields}
+    found |= {"big": int64(-1), "half": float32(1.5), "small": int64(-128, 127), "pairs": float32()}
+    found |= {"three": string(b"a", "\U0001f600".encode(), b"")} | others
+    return {name: one for name, one in found.items() if one is not None}
+
+
+UNUSUAL = [
+    *(simple(label=int64(label)) for label in (-1, 2, 3, -2, 2**62)),
+    simple(label=int64()),
+    simple(label=Feature(dtype=None, values=())),
+    *(simple(title=string(text)) for text in (b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"")),
+    *(simple(title=string(text)) for text in (b"\xc0\xaf", b"\xe0\x80\xaf", b"\xf0\x80\x80\xaf")),
+    *(simple(ok=int64(number)) for number in (0, -1, 2)),
+    *(simple(box=float32(*range(size))) for size in (0, 3, 4, 8)),
+    *(simple(free=float32(*range(size))) for size in (0, 1, 2, 3)),
+    *(simple(small=int64(*numbers)) for numbers in ([], [128], [-129], [0] * 40)),
+    *(simple(pairs=float32(*range(size))) for size in (1, 2, 3)),
+    *(simple(three=string(*[b"x"] * size)) for size in (0, 2, 3, 6)),
+    *(simple(**{name: None}) for name in SIMPLE.fields),
+    *(simple(**{name: string(b"1")}) for name in SIMPLE.fields),
+    *(simple(**{name: int64(1)}) for name in SIMPLE.fields),
+    *(simple(**{name: float32(1)}) for name in SIMPLE.fields),
+    dict(reversed(simple().items())),
+    simple(other=int64(1)),
+    {},
+]
+
+
+@pytest.mark.skipif(frames.native is None, reason="records are compared in Python")
+def test_the_same_is_found_in_c(tmp_path: Path) -> None:
+    """What is simple is compared in C, and the report is the one of Python."""
+    match = FeatureMatch.of(SIMPLE)
+    assert match is not None
+    assert FeatureMatch.of(ROOT) is None
+    shard = shard_of([encode_example(one) for one in (simple(), simple(other=int64(1)), simple())])
+    (piece,) = RecordReader(io.BytesIO(shard)).pieces()
+    assert isinstance(piece, frames.Frames)
+    assert match.differing(piece) == b"\0\1\0"
+    records = [one for unusual in UNUSUAL for one in (simple(), unusual, simple())]
+    folder = write(tmp_path, records, SIMPLE)
+    twice = raw_example([entry(key.encode(), one) for key, one in [*simple().items()] * 2])
+    for more in (b"", frame(twice) * 3, frame(b"\x0a\x00") * 500):
+        path = folder / SHARD
+        path.write_bytes(path.read_bytes() + more)
+        report = tfrtool.verify(folder).to_json()
+        with patch.object(frames, "native", None):
+            assert tfrtool.verify(folder).to_json() == report
+        assert report["faults"]

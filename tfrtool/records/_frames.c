@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INTERFACE 3 /* counted up with each change of the functions; frames.py has it, too */
+#define INTERFACE 4 /* counted up with each change of the functions; frames.py has it, too */
 #define HEADER 12 /* bytes: a length of 8, and its masked CRC */
 #define FRAME 16  /* and the payload's masked CRC */
 #define MASK_DELTA 0xa282ead8u
@@ -355,14 +355,23 @@ static int is_example(span in, int *flags) {
            in.at == in.end;
 }
 
+/* Find the payload of a frame; 0 if the frame is not within the data. */
+static int find_payload(const uint8_t *data, size_t size, const uint8_t *starts, size_t i,
+                        span *payload) {
+    uint64_t start = number(starts, i), end = number(starts, i + 1);
+    if (end > size || start > end || end - start < FRAME) return 0;
+    payload->at = data + start + HEADER;
+    payload->end = data + end - (FRAME - HEADER);
+    return 1;
+}
+
 /* Note which payloads are not canonical; 0 if the frames are not within the data. */
 static int check_frames(const uint8_t *data, size_t size, const uint8_t *starts, size_t count,
                         uint8_t *odd, int *flags) {
+    span payload;
     for (size_t i = 0; i < count; i++) {
-        uint64_t start = number(starts, i), end = number(starts, i + 1);
-        if (end > size || start > end || end - start < FRAME) return 0;
-        span payload = {data + start + HEADER, data + end - (FRAME - HEADER)};
         int found = 0;
+        if (!find_payload(data, size, starts, i, &payload)) return 0;
         odd[i] = !is_example(payload, &found);
         if (!odd[i]) *flags |= found;
     }
@@ -394,6 +403,144 @@ static PyObject *check_examples(PyObject *module, PyObject *args) {
     return result;
 }
 
+/* ---- Examples with certain features ---- */
+
+typedef struct {
+    int64_t key, key_end; /* where the key is among the keys */
+    int64_t tag;          /* of the list of values */
+    int64_t count;        /* of values; -1: a multiple of the next */
+    int64_t multiple;
+    int64_t low, high; /* of integers */
+    int64_t is_text;   /* whether strings are UTF-8 */
+} expected;
+
+/* Whether it is UTF-8: RFC 3629, section 4. */
+static int is_utf8(span text) {
+    while (text.at < text.end) {
+        uint8_t first = *text.at++;
+        if (first < 0x80) continue;
+        int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+        if (first < 0xc2 || first > 0xf4 || text.end - text.at < more) return 0;
+        uint8_t second = *text.at;
+        if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;
+        if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
+        while (more--)
+            if ((*text.at++ & 0xc0) != 0x80) return 0;
+    }
+    return 1;
+}
+
+/* Count the values of a list, each of which is as expected; -1 if one is not. */
+static int64_t count_values(span list, const expected *feature) {
+    int64_t count = 0;
+    span value;
+    uint64_t bits;
+    if (feature->tag == FIRST) {
+        for (; list.at < list.end; count++)
+            if (!read_field(&list, FIRST, &value) || (feature->is_text && !is_utf8(value)))
+                return -1;
+        return count;
+    }
+    if (list.at == list.end) return 0;
+    if (!read_field(&list, FIRST, &value) || list.at != list.end || value.at == value.end)
+        return -1;
+    if (feature->tag == SECOND) {
+        int64_t size = value.end - value.at;
+        return size % 4 ? -1 : size / 4;
+    }
+    for (; value.at < value.end; count++) {
+        if (!read_varint(&value, &bits)) return -1;
+        if ((int64_t)bits < feature->low || (int64_t)bits > feature->high) return -1;
+    }
+    return count;
+}
+
+static int is_expected(span in, const expected *feature) {
+    span list;
+    if (!read_field(&in, (uint8_t)feature->tag, &list) || in.at != in.end) return 0;
+    int64_t count = count_values(list, feature);
+    if (count < 0) return 0;
+    return feature->count < 0 ? count % feature->multiple == 0 : count == feature->count;
+}
+
+/* Whether a payload has each of the features once, in any order, and nothing else. */
+static int has_features(span in, const expected *features, size_t count, const uint8_t *keys,
+                        uint8_t *seen) {
+    span map, entry, key, value;
+    size_t next = 0, found = 0;
+    memset(seen, 0, count);
+    if (!read_field(&in, FIRST, &map) || in.at != in.end) return 0;
+    for (; map.at < map.end; found++) {
+        if (!read_field(&map, FIRST, &entry) || !read_field(&entry, FIRST, &key)) return 0;
+        if (!read_field(&entry, SECOND, &value) || entry.at != entry.end) return 0;
+        size_t tried = 0; /* they usually come in the same order in all records */
+        for (; tried < count; tried++, next = next + 1 < count ? next + 1 : 0) {
+            int64_t size = features[next].key_end - features[next].key;
+            if (key.end - key.at == size && !memcmp(key.at, keys + features[next].key, (size_t)size))
+                break;
+        }
+        if (tried == count || seen[next] || !is_expected(value, features + next)) return 0;
+        seen[next] = 1;
+        next = next + 1 < count ? next + 1 : 0;
+    }
+    return found == count;
+}
+
+static int are_valid(const expected *features, size_t count, Py_ssize_t size) {
+    for (size_t i = 0; i < count; i++) {
+        if (features[i].key < 0 || features[i].key_end < features[i].key) return 0;
+        if (features[i].key_end > size || features[i].multiple < 1) return 0;
+    }
+    return 1;
+}
+
+/* Note which payloads don't have exactly the features; 0 if the frames are not within the data. */
+static int match_frames(const uint8_t *data, size_t size, const uint8_t *starts, size_t count,
+                        const expected *features, size_t wanted, const uint8_t *keys,
+                        uint8_t *seen, uint8_t *odd) {
+    span payload;
+    for (size_t i = 0; i < count; i++) {
+        if (!find_payload(data, size, starts, i, &payload)) return 0;
+        odd[i] = !has_features(payload, features, wanted, keys, seen);
+    }
+    return 1;
+}
+
+static PyObject *match_features(PyObject *module, PyObject *args) {
+    Py_buffer data, starts, features, keys;
+    PyObject *result = NULL;
+    int ok = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*", &data, &starts, &features, &keys)) return NULL;
+    size_t count = starts.len >= 16 ? (size_t)starts.len / 8 - 1 : 0;
+    size_t wanted = (size_t)features.len / sizeof(expected);
+    expected *copied = malloc(wanted * sizeof *copied + 1); /* which is aligned */
+    uint8_t *seen = malloc(wanted + 1), *odd = calloc(count + 1, 1);
+    if (copied && seen && odd) {
+        memcpy(copied, features.buf, wanted * sizeof *copied);
+        if (are_valid(copied, wanted, keys.len)) {
+            Py_BEGIN_ALLOW_THREADS
+            ok = match_frames(data.buf, (size_t)data.len, starts.buf, count, copied, wanted,
+                              keys.buf, seen, odd);
+            Py_END_ALLOW_THREADS
+        }
+        if (ok)
+            result = PyBytes_FromStringAndSize((const char *)odd, (Py_ssize_t)count);
+        else
+            PyErr_SetString(PyExc_ValueError, "a frame is not in the data, or a key in the keys");
+    } else {
+        PyErr_NoMemory();
+    }
+    free(copied);
+    free(seen);
+    free(odd);
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&features);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&data);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"scan", scan, METH_VARARGS,
      "scan(data, position, stop, limit, verify, base=0) -> (starts, keys)\n\n"
@@ -408,6 +555,12 @@ static PyMethodDef methods[] = {
      "Say for each frame with a byte whether its payload is something other than an Example or a\n"
      "SequenceExample as every writer writes them; and of those that are none, 1 for a key with\n"
      "/bbox, 2 for feature lists."},
+    {"match_features", match_features, METH_VARARGS,
+     "match_features(data, starts, features, keys) -> odd\n\n"
+     "Say for each frame with a byte whether its payload may be something other than an Example\n"
+     "with each of the features once, and no other. A feature is eight int64: where its key starts\n"
+     "and ends in the keys, the tag of its list, how many values it has or -1 for a multiple of\n"
+     "the next, the lowest and highest integer, and whether its strings are UTF-8."},
     {0},
 };
 

@@ -16,3 +16,6 @@ def pick(data: Buffer, starts: Buffer, sizes: Buffer, /) -> tuple[bytes, bytes] 
 
 def check_examples(data: Buffer, starts: Buffer, /) -> tuple[bytes, int]:
     """Return a byte for each frame, 1 if it may be no Example; and what is in the others."""
+
+def match_features(data: Buffer, starts: Buffer, features: Buffer, keys: Buffer, /) -> bytes:
+    """Return a byte for each frame, 1 if it may have other features than these."""

@@ -20,7 +20,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.tally import payload_key
 
-_INTERFACE = 3
+_INTERFACE = 4
 
 native: Any = None
 """The functions in C; None if they could not be compiled, or are those of an older version."""
@@ -117,6 +117,15 @@ class Frames(Sequence[Record]):
         SequenceExamples; `HAS_BOXES` and `HAS_LISTS` say what is among them.
         """
         found: tuple[bytes, int] = native.check_examples(self.data, self.starts)
+        return found
+
+    def match_features(self, features: "array[int]", keys: bytes) -> bytes:
+        """Say of each record with a byte whether it may have other features than these.
+
+        A feature is eight numbers, as `match_features` in C takes them; those of a record that has
+        none other for certain are each there once, in an Example that is canonical.
+        """
+        found: bytes = native.match_features(self.data, self.starts, features, keys)
         return found
 
 
