@@ -322,3 +322,24 @@ def test_interrupted_while_it_waits(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert b"Traceback" not in errors
+
+
+def test_records_are_printed_as_they_come() -> None:
+    """Like ``tail -f``: whoever writes the next record only once the last is printed sees all."""
+    count = 5
+    with subprocess.Popen(
+        [*TFRTOOL, "cat", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stuck = threading.Timer(60, process.kill)
+        stuck.start()
+        for number in range(count):
+            data = shard_of([tfrtool.encode_example({"n": number})])
+            for part in (data[:5], data[5:20], data[20:]):
+                process.stdin.write(part)
+            assert json.loads(process.stdout.readline())["record"] == number
+        process.stdin.close()
+        assert process.stdout.read() == b""
+        stuck.cancel()
+    assert process.returncode == 0

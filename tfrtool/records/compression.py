@@ -10,7 +10,9 @@ from tfrtool.errors import UsageError
 from tfrtool.records.framing import HEADER_SIZE, holds_header
 from tfrtool.storage.remote_path import RemotePath
 
-_HEAD = 4096
+HEAD_BYTES = 4096
+"""Bytes at the start of a file by which its compression is detected."""
+
 _INPUT_BLOCK = 64 * 1024
 _GZIP_MAGIC = b"\x1f\x8b\x08"  # RFC 1952: ID1, ID2 and the only method in use, deflate.
 
@@ -60,10 +62,10 @@ def detect_compression(file: BinaryIO) -> Compression:
     damaged, too, then what follows the magic number doesn't uncompress.
     """
     if isinstance(file, io.BufferedReader):
-        head = file.peek(_HEAD)
+        head = file.peek(HEAD_BYTES)
     else:
         position = file.tell()
-        head = file.read(_HEAD)
+        head = file.read(HEAD_BYTES)
         file.seek(position)
     if holds_header(head):
         return Compression.NONE
@@ -134,8 +136,8 @@ class Inflater:
         if not rest:
             self._end(None)
             return False
-        if len(rest) < len(_GZIP_MAGIC):
-            rest += self._file.read(_INPUT_BLOCK)
+        while len(rest) < len(_GZIP_MAGIC) and (more := self._file.read(_INPUT_BLOCK)):
+            rest += more
         if self.name != "gzip" or not rest.startswith(_GZIP_MAGIC):
             self._end(f"extra bytes after the end of the {self.name} data")
             return False

@@ -8,12 +8,14 @@ import errno
 import io
 import os
 import select
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from tfrtool.errors import ShardError, UsageError, os_reason
+from tfrtool.records.compression import HEAD_BYTES
+from tfrtool.records.framing import HEADER_SIZE, holds_header
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.opening import NotRegularFileError, open_regular, size_of_file
 from tfrtool.storage.remote_path import AnyPath
@@ -38,6 +40,7 @@ class Stream:
     def __init__(self, stream: BinaryIO) -> None:
         """Begin where ``stream`` is, which stays its owner's, and need not be seekable."""
         self._stream = stream
+        self._read = _reader_of(stream)
         self._begun = False
         self.bytes = 0
 
@@ -46,34 +49,57 @@ class Stream:
         if self._begun:
             raise OSError(errno.ESPIPE, "can't be read twice")
         self._begun = True
-        return io.BufferedReader(_Raw(self), BLOCK_SIZE)
+        return _StreamFile(_Raw(self), BLOCK_SIZE)
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes as they come, and none only at the end."""
-        part = self._stream.read(size)
+        part = self._read(size)
         while part is None:  # nothing has come yet, and the stream says so instead of waiting
             select.select([self._stream], [], [])
-            part = self._stream.read(size)
+            part = self._read(size)
         self.bytes += len(part)
         return part
 
 
+def _reader_of(stream: BinaryIO) -> Callable[[int], bytes | None]:
+    """Return what reads a stream: as much as is there, if it may wait for as much as is asked for.
+
+    `read1` doesn't distinguish the end of a stream from one that never waits.
+    """
+    if isinstance(stream, io.BufferedReader) and hasattr(os, "get_blocking"):
+        with contextlib.suppress(OSError, ValueError):
+            if os.get_blocking(stream.fileno()):
+                return stream.read1
+    return stream.read
+
+
 class _Raw(io.RawIOBase):
-    """Gives as much as is asked for: a pipe alone would give what happens to be there."""
+    """Gives what has come; only at its start, it waits until that can be recognized."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._least = HEAD_BYTES
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         view = memoryview(buffer).cast("B")
-        filled = 0
-        while filled < len(view) and (part := self._stream.read(len(view) - filled)):
+        least, self._least, filled = min(self._least, len(view)), 0, 0
+        while part := self._stream.read(len(view) - filled):
             view[filled : filled + len(part)] = part
             filled += len(part)
+            if filled >= least or holds_header(bytes(view[: min(filled, HEADER_SIZE)])):
+                break
         return filled
+
+
+class _StreamFile(io.BufferedReader):
+    """A stream as a file whose ``read`` gives what has come, and none only at the end."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return up to ``size`` bytes; without a size, all."""
+        return super().read() if size is None or size < 0 else self.read1(size)
 
 
 Location = str | os.PathLike[str] | BinaryIO | Stream
