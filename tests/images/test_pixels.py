@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
@@ -221,6 +221,24 @@ def test_hostile_bytes_never_raise(noise: bytes, place: int, height: int, width:
         picture = decode_picture(value, 32, size)
         assert (picture.image is None) is (picture.problem is not None)
         assert picture.image is None or max(picture.image.size) <= 32
+
+
+@given(st.integers(1, 300), st.integers(1, 300), st.sampled_from([7, 64, 96]), st.booleans())
+@settings(max_examples=30)
+def test_pictures_of_photographs_are_thumbnails(
+    width: int, height: int, box: int, grey: bool
+) -> None:
+    """A JPEG of any size is drawn exactly as Pillow makes thumbnails of it."""
+    noise = Image.effect_noise((width, height), 60).convert("L" if grey else "RGB")
+    data = saved(noise, "JPEG")
+    with Image.open(io.BytesIO(data)) as expected:
+        gap = 1.01 if box <= 64 else 2.0
+        expected.thumbnail((box, box), Image.Resampling.LANCZOS, reducing_gap=gap)
+        drawn = decode_picture(data, box)
+        assert (drawn.width, drawn.height) == (width, height)
+        assert drawn.image is not None
+        assert drawn.image.size == expected.size
+        assert drawn.image.tobytes() == expected.convert("RGB").tobytes()
 
 
 def test_a_colour_profile_is_no_hindrance() -> None:

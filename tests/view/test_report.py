@@ -19,6 +19,7 @@ import tfrtool
 from tests.conftest import MakeShard
 from tests.datasets import flip_bit, image_payload, write_foreign
 from tests.examples.strategies import float32, int64, string
+from tests.images.test_audit import saved
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.cli import main
@@ -157,6 +158,23 @@ def test_damage_is_shown_with_its_place(splits: Path, tmp_path: Path, run: Run) 
     health = Page(out).sections["health"]
     assert "1 fault in 2 shards" in health
     assert re.search(rf"{shard.name}\s*payload-crc\s*3\s*{offset:,}", health)
+
+
+def test_images_are_checked_as_by_verify(tmp_path: Path, make_shard: MakeShard, run: Run) -> None:
+    """Images that are drawn without a fault and others have the faults that `verify` finds."""
+    noise = Image.effect_noise((160, 120), 60).convert("RGB")
+    good = saved(noise)
+    images = [good, good[:-300] + b"\xff\xd9", good[:-2] + b"\x12\x34" * 50 + b"\xff\xd9"]
+    images += [saved(noise, progressive=True)[:-300], saved(noise, "PNG")[:-40], good]
+    shard = make_shard([encode_example({"image": one, "other": good[:400]}) for one in images])
+    out = tmp_path / "r.html"
+    assert run("report", shard, "--out", out)[0] == 3
+    faults = tfrtool.verify(shard, images=True).shards[0].faults
+    assert len(faults) > 4
+    health = Page(out).sections["health"]
+    for fault in faults:
+        assert fault.message in health
+    assert f"{len(faults)} faults in 1 shard" in health
 
 
 def test_the_same_image_in_two_splits_is_listed(

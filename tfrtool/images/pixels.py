@@ -16,11 +16,13 @@ from PIL import Image
 from tfrtool.images.audit import SIDEWAYS, UPRIGHTING, opaque
 from tfrtool.images.decoder import (
     RefusedImageError,
+    decode_usual,
     decoder_reason,
     open_image,
     orientation_of,
     quiet_pillow,
 )
+from tfrtool.images.header import is_jpeg, read_jpeg_header, read_jpeg_scans
 from tfrtool.records import wire
 from tfrtool.storage.limits import MAX_IMAGE_PIXELS
 
@@ -80,6 +82,7 @@ class Picture(NamedTuple):
     problem: str | None = None  # why the value can't be shown
     orientation: int = 1  # by EXIF, if the image is shown as it is stored nevertheless
     channels: int = 0  # if each is drawn by itself, next to the others
+    is_intact: bool = False  # whether it is known that `audit_image` finds nothing wrong, a JPEG
 
     @property
     def size(self) -> str:
@@ -169,6 +172,8 @@ def _square(length: int) -> tuple[int, int, int] | None:
 def _encoded(
     data: bytes, box: int, sides: Sides | None = None, *, as_said: bool = False
 ) -> Picture | None:
+    if (usual := _usual(data, box)) is not None:
+        return usual
     try:
         image = open_image(data)
     except RefusedImageError as error:
@@ -196,11 +201,49 @@ def _encoded(
     return Picture(small, width, height, orientation=left)
 
 
+def _usual(data: bytes, box: int) -> Picture | None:
+    """Draw a usual JPEG if nothing is wrong with it: one decoding for the picture and the check."""
+    header = read_jpeg_header(data) if is_jpeg(data) else None
+    if header is None or not header.usual:
+        return None
+    width, height, gap = header.width, header.height, _gap_of(box)
+    ratio = min(width, height) // int(box * gap)
+    shrink = next((number for number in (8, 4, 2) if ratio >= number), 1)
+    image = decode_usual(data, header, read_jpeg_scans(data, header), shrink)
+    if image is None:
+        return None
+    size = _fitted(width, height, box)
+    if size != image.size:
+        part = (0, 0, width / shrink, height / shrink)
+        image = image.resize(size, Image.Resampling.LANCZOS, part, reducing_gap=gap)
+    return Picture(image.convert("RGB"), width, height, is_intact=True)
+
+
+def _fitted(width: int, height: int, box: int) -> tuple[int, int]:
+    """Return the size that Pillow's thumbnails have."""
+    if max(width, height) <= box:
+        return width, height
+    aspect = width / height
+    exact = box * aspect if aspect <= 1 else box / aspect
+
+    def error(side: int) -> float:
+        if aspect <= 1:
+            return abs(aspect - side / box)
+        return abs(aspect - box / side) if side else 0
+
+    side = max(1, min(math.floor(exact), math.ceil(exact), key=error))
+    return (side, box) if aspect <= 1 else (box, side)
+
+
+def _gap_of(box: int) -> float:
+    return _SMALL_GAP if box <= LOOK_BOX else _GAP
+
+
 def _small(image: Image.Image, box: int) -> Image.Image:
     """Return an image no larger than the box, in RGB; what is transparent is white."""
     if image.mode not in _SCALABLE or "transparency" in image.info:
         image = opaque(image)
-    gap = _SMALL_GAP if box <= LOOK_BOX else _GAP
+    gap = _gap_of(box)
     image.thumbnail((box, box), Image.Resampling.LANCZOS, reducing_gap=gap)
     if image.mode == "F":
         pixels = memoryview(image.tobytes()).cast("f")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes 
     from tfrtool.inspection.inspect_options import ScanOptions
     from tfrtool.inspection.schema.data_schema import DataSchema
     from tfrtool.inspection.table.record_table import RowRequest
-    from tfrtool.inspection.verify.image_check import ImageFindings
+    from tfrtool.inspection.verify.image_check import ImageFindings, IntactImages
 
 _BATCH_RECORDS, _BATCH_BYTES = 4096, 16 * 1024 * 1024
 """Records, and bytes of payloads, whose statistics are taken together, at least."""
@@ -345,10 +345,13 @@ class ShardProfile:
 def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordFold]:
     """Return the folds that find what is asked for, cheap ones first, without heavy imports."""
     folds: list[RecordFold] = []
+    intact: IntactImages | None = None
     if request.rows is not None and path_of(source) in request.rows.shards:
         from tfrtool.inspection.table.record_table import RowFold
 
-        folds.append(RowFold(path_of(source), request.rows))
+        rows = RowFold(path_of(source), request.rows)
+        folds.append(rows)
+        intact = rows.intact_images
     if request.parsing:
         folds.append(ParserCheck(folder_of(source), images=request.images))
     if request.schema is not None:
@@ -376,7 +379,7 @@ def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordF
         from tfrtool.inspection.verify.image_shapes import ImageShapes
 
         shapes = None if root is None else ImageShapes(root, path_of(source))
-        folds.append(ImageCheck(folder_of(source), shapes))
+        folds.append(ImageCheck(folder_of(source), shapes, intact))
     return folds
 
 

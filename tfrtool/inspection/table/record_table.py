@@ -22,11 +22,13 @@ from tfrtool.examples.example import PayloadKind, Value, classify_payload, decod
 from tfrtool.examples.fields import Encoding, Field, ListOf, Struct
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.stored_lists import ends_of, list_of
+from tfrtool.images.audit import ImageVerdict
 from tfrtool.images.pixels import LOOK_BOX, look_at
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, joined_bytes, pictures_in
 from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.inspection.rows.sandbox import readable_type
 from tfrtool.inspection.rows.sql_child import check_address_space
+from tfrtool.inspection.verify.image_check import IntactImages
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.storage.remote_path import AnyPath
@@ -176,6 +178,8 @@ class RowFold(RecordFold):
 
     Attributes:
         pieces: what was written.
+        intact_images: images of the records that were added last, as far as drawing them has
+            shown that nothing is wrong with them: they need not be decoded to check them.
     """
 
     takes_all = True
@@ -188,6 +192,7 @@ class RowFold(RecordFold):
         self._declared = request.columns
         self._roles: ImageRoles | None = None
         self._damaged: list[Record] = []
+        self.intact_images: IntactImages = {}
 
     def add_fault(self, fault: Fault) -> None:
         """Keep a place for a record with a damaged payload."""
@@ -198,6 +203,7 @@ class RowFold(RecordFold):
         """Write records, the first ones of a shard in a piece of their own."""
         rows = sorted([*records, *self._damaged], key=lambda record: record.offset)
         self._damaged = []
+        self.intact_images.clear()
         most = len(rows) if self._declared is None else self._declared.batch_records
         first = most if self.pieces else min(most, _FIRST_ROWS)
         for start, end in pairwise([0, *range(first, len(rows), max(most, 1)), len(rows)]):
@@ -208,7 +214,8 @@ class RowFold(RecordFold):
         root = None if self._declared is None else self._declared.root
         self._roles = self._roles or image_roles(self._path, root=root)
         values = _values(self._path, records, self._roles, self._declared)
-        columns = _record_columns(self._shard, records, self._roles, values)
+        rows = self._image_rows(records, self._roles)
+        columns = _record_columns(self._shard, records, rows, self._roles, values)
         features = list[TableFeature]()
         for name, kind in values.types.items():
             columns[f"c{len(features)}"] = values.arrays[name]
@@ -219,6 +226,38 @@ class RowFold(RecordFold):
         self.pieces.append(TablePiece(name, len(records), tuple(features)))
         if self._on_piece is not None:
             self._on_piece(self.pieces[-1])
+
+    def _image_rows(self, records: list[Record], roles: ImageRoles) -> list[dict[str, Any]]:
+        """Return measurements of the first image of each record."""
+        if roles.image is None:
+            return [{} for _ in records]
+        return [self._image_row(record, roles.image, roles) for record in records]
+
+    def _image_row(self, record: Record, image: str, roles: ImageRoles) -> dict[str, Any]:
+        try:
+            example = decode_example(record.payload, PayloadKind.SEQUENCE_EXAMPLE)
+        except ValueError:
+            return {}
+        _, list_index, picture = next(pictures_in(example, record.payload, roles, LOOK_BOX))
+        if picture.is_intact:
+            verdict = ImageVerdict(format="JPEG", size=(picture.width, picture.height))
+            self.intact_images[record.index, image, list_index] = verdict
+        look = look_at(picture)
+        row: dict[str, Any] = {} if look is None else look._asdict()
+        row |= {"width": picture.width or None, "height": picture.height or None}
+        feature = example.features.get(image)
+        value: Value | None = joined_bytes(feature)
+        if value is None and feature is not None and feature.values:
+            value = feature.values[0]
+        if isinstance(value, bytes):
+            row["digest"] = int.from_bytes(hashlib.blake2b(value, digest_size=8).digest())
+            if picture.problem is not None:
+                row["fault"] = UNREADABLE_IMAGE
+        return row
+
+    def flush(self) -> None:
+        """Forget the images of the last records, which the other folds have seen."""
+        self.intact_images.clear()
 
     def merge(self, other: "RowFold", index: int) -> None:
         """Add the pieces of the next part, whose records are counted from ``index`` on."""
@@ -276,10 +315,13 @@ def _values(
 
 
 def _record_columns(
-    shard: int, records: list[Record], roles: ImageRoles, values: _Values
+    shard: int,
+    records: list[Record],
+    rows: list[dict[str, Any]],
+    roles: ImageRoles,
+    values: _Values,
 ) -> dict[str, pa.Array]:
-    """Return the columns of a piece besides the features."""
-    rows = [_image_row(record.payload, roles) if roles.image else {} for record in records]
+    """Return the columns of a piece besides the features, from measurements of images."""
     names = {*roles.label_names.names} - {""}
     classes = _classes(values.arrays, roles) or [[]] * len(records)
     for number, (record, row) in enumerate(zip(records, rows, strict=True)):
@@ -357,27 +399,6 @@ def _storable(values: pa.Array) -> pa.Array:
         return values
     is_short = pc.less_equal(pc.binary_length(values), LONGEST)
     return pc.if_else(is_short, values, pa.scalar(None, values.type))
-
-
-def _image_row(payload: bytes, roles: ImageRoles) -> dict[str, Any]:
-    """Return measurements of the first image of a record."""
-    try:
-        example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
-    except ValueError:
-        return {}
-    _, _, picture = next(pictures_in(example, payload, roles, LOOK_BOX))
-    look = look_at(picture)
-    row: dict[str, Any] = {} if look is None else look._asdict()
-    row |= {"width": picture.width or None, "height": picture.height or None}
-    feature = example.features.get(roles.image or "")
-    value: Value | None = joined_bytes(feature)
-    if value is None and feature is not None and feature.values:
-        value = feature.values[0]
-    if isinstance(value, bytes):
-        row["digest"] = int.from_bytes(hashlib.blake2b(value, digest_size=8).digest())
-        if picture.problem is not None:
-            row["fault"] = UNREADABLE_IMAGE
-    return row
 
 
 def _classes(arrays: Mapping[str, pa.Array], roles: ImageRoles) -> list[list[str]]:

@@ -33,6 +33,7 @@ from tfrtool.storage.limits import MAX_FAULTS
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:
+    from tfrtool.images.audit import ImageVerdict
     from tfrtool.inspection.verify.image_shapes import ImageShapes
 
 FINGERPRINT = struct.Struct("<16s8sQQ")
@@ -40,6 +41,9 @@ FINGERPRINT = struct.Struct("<16s8sQQ")
 
 Of 2**32 different images, two have the same 16 bytes with a probability of 2**-65.
 """
+
+IntactImages = dict[tuple[int, str, str], "ImageVerdict"]
+"""Images that another fold found intact, by number of the record, feature and place in a list."""
 
 _FEATURES_KEPT = 10_000
 _OTHERS_KEPT = 100
@@ -98,8 +102,14 @@ class ImageCheck(RecordFold):
         shapes: the sizes of images by features.json, if there is one.
     """
 
-    def __init__(self, directory: AnyPath | None, shapes: "ImageShapes | None" = None) -> None:
+    def __init__(
+        self,
+        directory: AnyPath | None,
+        shapes: "ImageShapes | None" = None,
+        intact: "IntactImages | None" = None,
+    ) -> None:
         super().__init__()
+        self._intact = {} if intact is None else intact
         self.shapes = shapes
         self._info = info_beside(directory)
         self._first = FirstRecords()
@@ -133,8 +143,10 @@ class ImageCheck(RecordFold):
             encoded, problem = is_image(value), None
             if encoded:
                 found.images += 1
-                with quiet_pillow():
-                    verdict = audit_image(value)
+                verdict = self._intact.get((record.index, name, list_index))
+                if verdict is None:
+                    with quiet_pillow():
+                        verdict = audit_image(value)
                 problem = verdict.problem
                 if problem is None and self.shapes is not None:
                     self.shapes.add(name, verdict, record)
