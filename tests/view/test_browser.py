@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -225,6 +226,14 @@ def test_a_report_asks_for_nothing(data_report: Path, open_page: OpenPage) -> No
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert page.evaluate("[...document.images].every(one => one.naturalWidth > 0)")
     assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_a_report_prints_on_few_pages(tmp_path: Path, open_page: OpenPage) -> None:
+    """36 faults with their causes take three pages of A4, not seven."""
+    report("fixtures/damaged", tmp_path / "faults.html", workers=1)
+    page = open_page((tmp_path / "faults.html").as_uri())
+    assert "36 faults in 34 shards" in page.text_content("#health")
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) <= 3
 
 
 REPORT = "report"

@@ -202,6 +202,29 @@ def test_the_same_image_in_two_splits_is_listed(
     assert places == {(train, 0), (test, 12)}
 
 
+def test_copies_within_a_split_are_no_clean_bill(
+    tmp_path: Path, make_shard: MakeShard, run: Run
+) -> None:
+    """Copies are no faults, but neither the head nor the section says that nothing was found."""
+    shard = make_shard([image_payload(0, data=image_bytes())] * 2)
+    assert run("report", shard, "--out", tmp_path / "r.html")[0] == 0
+    page = Page(tmp_path / "r.html")
+    assert "No problems found" not in page.text
+    assert page.text.count("No faults, but 1 group of duplicate images.") == 2
+
+
+def test_a_folder_of_splits_in_folders_has_its_own_name(
+    tmp_path: Path, make_shard: MakeShard, run: Run
+) -> None:
+    """As TFX has them; the end of the page says which version wrote it, and when."""
+    for split in ("eval", "train"):
+        make_shard([encode_example({"x": 1})], f"penguins/Split-{split}/data-00000-of-00001")
+    assert run("report", tmp_path / "penguins", "--out", tmp_path / "r.html")[0] == 0
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert "<h1>penguins</h1>" in text
+    assert re.search(rf"by tfrtool {re.escape(tfrtool.__version__)} on 20\d\d-\d\d-\d\d\.", text)
+
+
 def test_more_faults_than_are_listed(
     splits: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,7 +86,9 @@ class Findings:
         is_folder = len(self.arguments) == 1 and self.arguments[0].is_dir()
         self.dataset = found.folders[0] if is_folder else None
         first = self.paths[0].absolute()
-        named = first.parent if self.dataset or len(self.paths) > 1 else first
+        named = first.parent if len(self.paths) > 1 else first
+        if is_folder:  # shards may be in its folders
+            named = self.arguments[0].absolute()
         self.title = printable(found.info.name if found.info else named.name)
         self.version = None if found.info is None else found.info.version
         self.notes = tuple(found.notes)

@@ -1,5 +1,6 @@
 """The sections of the report and the viewer: templates over the findings, escaped by Jinja2."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from tfrtool.inspection.table.gallery import CLASSES, GROUPS, SHARDS, sorted_cla
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.inspection.verify.duplicates import Duplicates
 from tfrtool.inspection.verify.feature_faults import FeatureFault
+from tfrtool.inspection.verify.verify import VerifyReport
 from tfrtool.page import Histogram, Table
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view import drawings
@@ -44,6 +46,7 @@ NO_SPLIT = "(none)"
 
 _FAULTS, _FEATURES = 200, 200
 _LONGEST, _PROSE, _SOURCE = 40, 400, 100_000
+_NUMBER = re.compile(r"all|unknown|(?:about )?-?[\d,.]+(?: ?%)?")
 _MOST_ARGUMENTS = 4
 
 
@@ -84,7 +87,11 @@ def environment() -> Any:
         "cell": _cell,
     }
     jinja.tests["table"] = lambda block: isinstance(block, Table)
-    jinja.globals |= {"human_count": human_count}
+    jinja.globals |= {
+        "human_count": human_count,
+        "right_of": _right_of,
+        "soundness": soundness,
+    }
     return jinja
 
 
@@ -93,6 +100,20 @@ def _cell(text: str) -> str:
     if isinstance(text, Histogram):
         return drawings.histogram(text.counts, text.edges, height=24)
     return short(text, _PROSE)
+
+
+def _right_of(table: Table) -> set[int]:
+    """Return the columns of a table that are aligned at the right: all that hold numbers."""
+    columns = enumerate(zip(*table.rows, strict=True))
+    return {*table.right, *(at for at, column in columns if all(map(_NUMBER.fullmatch, column)))}
+
+
+def soundness(verdict: VerifyReport) -> str:
+    """Return what is said of a dataset without faults; copies within a split are none."""
+    copies = verdict.duplicates or Duplicates()
+    if not copies.within:
+        return "No problems found"
+    return f"No faults, but {human_count(copies.within, 'group')} of duplicate images"
 
 
 def style() -> str:

@@ -2,9 +2,11 @@
 
 import base64
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tfrtool import __version__
 from tfrtool.declare import takes
 from tfrtool.errors import UsageError, WriteError, os_errors_as
 from tfrtool.images.pixels import encoded
@@ -105,6 +107,8 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
                     sections={name: html for name, html in sections.items() if html},
                     titles=SECTIONS,
                     f=found,
+                    version=__version__,
+                    date=time.strftime("%Y-%m-%d", time.gmtime()),
                 )
             )
             return text.encode("utf-8", "backslashreplace")  # type: ignore[no-any-return]
