@@ -90,14 +90,14 @@ def _check_view(payloads: list[bytes], names: set[str]) -> None:
         table = RecordTable(
             folder, table.shards, table.faults, table.marks, pieces=tuple(rows.pieces)
         )
-        features, columns, examples = columns_of(table)
-        assert names == {*features}
-        result = answer(table, Question(), 0, 9, features=len(features), facets=True)
+        columns = columns_of(table)
+        assert names == {*columns.shown}
+        result = answer(table, Question(), 0, 9, columns=columns.shown, facets=True)
         assert result.total == 2
         assert sorted(int(value) for value in result.values[0]) == [*range(len(names))]
-        for name in columns[:_SORTED]:
+        for name in columns.names[:_SORTED]:
             assert answer(table, Question(sort=name), 0, 1).total == 2
-        for where in examples:
+        for where in columns.examples:
             assert answer(table, Question(where=where), 0, 1).total >= 0
     finally:
         shutil.rmtree(folder)

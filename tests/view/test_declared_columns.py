@@ -12,7 +12,9 @@ import pytest
 
 import tfrtool
 from tests.datasets import flip_bit
+from tests.examples.strategies import entry, int64, raw_example, string
 from tests.features.random_trees import random_set
+from tests.features.ranking_records import QUERIES, elwc, ranking_shard
 from tests.features.robot import write_robot
 from tests.more import more
 from tests.photos import image_bytes
@@ -59,6 +61,22 @@ def test_columns_are_those_of_query(robot: Findings) -> None:
     columns = query_of(robot.table).types
     assert len(columns) == 10
     assert _viewed(robot, columns) == _queried(robot, columns)
+
+
+def test_nested_columns_are_those_of_query(tmp_path: Path) -> None:
+    """So are those of SequenceExamples and of lists of Examples, which no file describes."""
+    clip = raw_example([entry(b"id", int64(5))], {b"word": [string(b"a"), string(b"b")]})
+    short = raw_example([entry(b"id", int64(6)), entry(b"note", string(b"x"))], {b"word": []})
+    queries = [elwc(context, documents) for context, documents in QUERIES]
+    for name, payloads in {"clips": [clip, short], "queries": queries}.items():
+        (tmp_path / name).mkdir()
+        shard = ranking_shard(tmp_path / name / "a.tfrecord", payloads)
+        with Findings(shard) as found:
+            found.fill(workers=1)
+            columns = query_of(found.table).features
+            assert [*columns] in (["context", "feature_lists"], ["context", "examples"])
+            assert _viewed(found, columns) == _queried(found, columns)
+        query_of.cache_clear()
 
 
 @pytest.mark.parametrize("seeds", [more(range(first, first + 10)) for first in range(0, 30, 10)])
@@ -142,11 +160,11 @@ def test_questions_about_steps(robot: Findings, question: dict[str, Any], expect
 
 
 def test_pages_show_structs(tmp_path: Path, open_viewer: Open) -> None:
-    """The table and the page of a record show steps as JSON, and paths are columns."""
+    """The table has a column for each path, and the page of a record shows steps as JSON."""
     viewer = open_viewer(write_robot(tmp_path / "robot"))
     page = viewer.get("/", view="table", where="len(steps) = 2")
     assert "1 record" in page.text
-    assert '[{"action": [0, 1], "reward": 0, "is_last": false, "camera": 83 bytes,' in page.text
+    assert "2 items [[0, 1], [2, 3]] [0, 1] [false, true]" in page.text
     assert "steps/observation/state" in page.text
     record = viewer.get("/record/0/2")
     assert '"is_last": true' in record.text
@@ -197,15 +215,15 @@ def test_long_values_in_lists_are_null(tmp_path: Path) -> None:
     """So are long tensors in encoded form: decoded, they may take many times as much room."""
     text = {"pythonClassName": "Text", "text": {}}
     steps = _steps(text=text, z=_tensor("uint8", -1, encoding="zlib"))
-    sizes = (1024, 1025)
+    sizes = {"text": (16 * 1024, 16 * 1024 + 1), "z": (1024, 1025)}
     record = {
-        "steps/text": ["y" * size for size in sizes],
-        "steps/z": [zlib.compress(bytes(size)) for size in sizes],
+        "steps/text": ["y" * size for size in sizes["text"]],
+        "steps/z": [zlib.compress(bytes(size)) for size in sizes["z"]],
     }
     with Findings(_write(tmp_path / "a", {"steps": steps}, record)) as found:
         found.fill(workers=1)
-        for name in ("text", "z"):
-            where = f"len(steps[1].{name}) = 1024 AND steps[2].{name} IS NULL"
+        for name, (longest, _) in sizes.items():
+            where = f"len(steps[1].{name}) = {longest} AND steps[2].{name} IS NULL"
             assert _found(found, where=where) == [0], found.errors
 
 

@@ -190,6 +190,31 @@ def test_a_question_is_stopped(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) 
     assert len(viewer.get("/").values["seen"]) == 9
 
 
+def test_values_of_columns_are_facets(open_viewer: Open, tmp_path: Path) -> None:
+    """Columns with few values are counted as filters do, also lists and records without a value."""
+    rows = [
+        {"day": n, "sky": ["sun", "<rain>"][n % 2], "wet": n % 2, "tags": [f"t{n % 3}", "all"]}
+        for n in range(30)
+    ]
+    del rows[0]["sky"]
+    viewer = open_viewer(write_foreign(tmp_path / "rows", [list(map(encode_example, rows))]))
+    page = viewer.get("/")
+    counts = "sky <rain>15 sun14 no value1 tags all30 t010 t110 t210 wet 015 115"
+    assert counts in page.text
+    dry = viewer.get(page.links["sun"])
+    assert "14 records" in dry.text
+    assert "wet 014" in dry.text
+    assert "<rain>15" in dry.text  # the others of the same facet keep their counts
+    both = viewer.get(dry.links["t0"])
+    assert "4 records" in both.text
+    assert "14 records" in viewer.get(both.links["t0 \u2715(remove)"]).text
+    assert viewer.get(page.links["no value"]).values["seen"] == ["0/0"]
+    rain = viewer.get("/", **{"is:sky": "<rain>", "where": "day < 4", "sort": "day"})
+    assert rain.values["seen"] == ["0/1", "0/3"]
+    assert viewer.get(rain.links["#3"]).text.count("Record 3") == 1
+    assert "no column 'ski'; did you mean 'sky'?" in viewer.get("/", **{"is:ski": "sun"}).text
+
+
 def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -> None:
     """It has heads that sort, short values, and pages."""
     rows = [
@@ -199,7 +224,13 @@ def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -
     viewer = open_viewer(write_foreign(tmp_path / "rows", [list(map(encode_example, rows))]))
     page = viewer.get("/")
     assert "img" not in page.tags
-    assert "Record Class blob list n name" in page.text
+    heads = re.findall(r'<th scope="col">.*?</th>', page.html, re.DOTALL)
+    notes = [re.sub(r"<title>[^<]*</title>|<[^>]*>", " ", one).split() for one in heads]
+    assert [" ".join(one) for one in notes] == [
+        *("Mark", "Record", "blob 2 bytes", "list 20 values", "n 0 to 249", "name 3 values")
+    ]
+    assert "histogram from 0 to 249, largest bar 25" in heads[4]
+    assert "name 0: 84" in heads[5]
     assert "00001.tfrecord:0 2 bytes [0, 1, 2, 3, 4, 5, 6, 7, ...] 0 name 0" in page.text
     down = viewer.get(viewer.get(page.links["n"]).links["n \u25b2"])
     assert down.values["seen"][0] == "0/249"

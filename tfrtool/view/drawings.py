@@ -19,12 +19,30 @@ def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 
         return Markup("")
     step = width / len(counts)
     bars = Markup("").join(
-        _rect(n * step, height - height * count / most, max(step - 1, 1), height * count / most)
+        _rect(
+            *(n * step, height - height * count / most, max(step - 1, 1), height * count / most),
+            title=f"{number(edges[n])} to {number(edges[n + 1])}: {number(count)}",
+        )
         for n, count in enumerate(counts)
         if count
     )
     label = f"histogram from {number(edges[0])} to {number(edges[-1])}, largest bar {number(most)}"
     return _svg(width, height, label, bars, kind="histogram")
+
+
+def columns(counts: Mapping[str, float], *, height: int = 48) -> Markup:
+    """Draw a vertical bar for each value, the first one on the left."""
+    width, most = 160, max(counts.values(), default=0) or 1
+    step = width / max(len(counts), 1)
+    bars = Markup("").join(
+        _rect(
+            *(n * step, height - height * count / most, max(step - 2, 1), height * count / most),
+            title=f"{name}: {number(count)}",
+        )
+        for n, (name, count) in enumerate(counts.items())
+    )
+    label = "; ".join(f"{name} {number(count)}" for name, count in counts.items())
+    return _svg(width, height, f"bar chart: {label}", bars, kind="histogram")
 
 
 def bars(

@@ -1,11 +1,13 @@
 """The filters beside the records, with the number of records for each value."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfrtool.errors import human_bytes
 from tfrtool.inspection.table.record_query import BYTES, PIXELS, Answer
 from tfrtool.view.live import Live
-from tfrtool.view.page_address import PageAddress
+from tfrtool.view.page_address import IS, IS_NULL, PageAddress
 from tfrtool.view.pieces import NO_SPLIT, named_class, short
 
 _FACET = 12
@@ -31,24 +33,66 @@ def list_facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str
             )
         if name not in ("fault", "copies", "marked") and len(counts) < 2 and chosen is None:
             continue
-        most = None if asked.parameters.get("all") == name else _FACET
-        listed = [*counts][:most]
-        if chosen is not None and chosen not in listed:
-            listed.append(chosen)
-        items = [
-            {
-                "name": _facet_value(live, name, value),
-                "count": counts.get(value),
-                "chosen": value == chosen,
-                "href": asked.url(**{name: None if value == chosen else value}),
-            }
-            for value in listed
+        values = [
+            _FacetValue(_facet_value(live, name, value), name, value, counts.get(value))
+            for value in [*counts, *([chosen] if chosen is not None else ())]
         ]
-        left = len(counts) - len(listed)
-        if items:
-            more = asked.url(all=name)
-            shown.append({"title": title, "items": items, "left": left, "more": more})
-    return shown
+        shown.append(_facet(asked, name, title, values))
+    for name, found in result.value_facets.items():
+        values = [
+            _FacetValue("no value", f"{IS_NULL}{name}", "1", count)
+            if text is None
+            else _FacetValue(short(text) or "(empty)", f"{IS}{name}", text, count)
+            for text, count in found
+        ]
+        for parameter, name_of in (
+            (f"{IS}{name}", short),
+            (f"{IS_NULL}{name}", lambda _: "no value"),
+        ):
+            if (text := asked.parameters.get(parameter)) is not None:
+                values.append(_FacetValue(name_of(text), parameter, text, None))
+        shown.append(_facet(asked, name, short(name), values))
+    return [one for one in shown if one["items"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _FacetValue:
+    """A value of a facet.
+
+    Attributes:
+        text: what people see.
+        parameter: the parameter of an address that asks for it.
+        value: the value of this parameter.
+        count: number of records; None if it isn't counted.
+    """
+
+    text: str
+    parameter: str
+    value: str
+    count: int | None
+
+
+def _facet(
+    asked: PageAddress, name: str, title: str, values: Sequence[_FacetValue]
+) -> dict[str, Any]:
+    """Return the first values of a facet with their links, and the chosen one."""
+    by_value = dict[tuple[str, str], _FacetValue]()
+    for one in values:
+        by_value.setdefault((one.parameter, one.value), one)
+    known, most = [*by_value.values()], None if asked.parameters.get("all") == name else _FACET
+    chosen = [one for one in known if asked.parameters.get(one.parameter) == one.value]
+    listed = [*known[:most], *(one for one in chosen if one not in known[:most])]
+    items = [
+        {
+            "name": one.text,
+            "count": one.count,
+            "chosen": one in chosen,
+            "href": asked.url(**{one.parameter: None if one in chosen else one.value}),
+        }
+        for one in listed
+    ]
+    more = asked.url(all=name)
+    return {"title": title, "items": items, "left": len(known) - len(listed), "more": more}
 
 
 def _facet_value(live: Live, name: str, value: str) -> str:

@@ -17,7 +17,7 @@ from tfrtool.inspection.inspect_options import VerifyOptions
 from tfrtool.inspection.pictures.array_images import declared_root
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles
 from tfrtool.inspection.profile_dataset import profile_dataset
-from tfrtool.inspection.rows.batches import all_features
+from tfrtool.inspection.rows.batches import all_features, nested_columns
 from tfrtool.inspection.schema.shard_schema import InferredSchema
 from tfrtool.inspection.stats.stats import StatsReport
 from tfrtool.inspection.table.gallery import Gallery, describe_table
@@ -56,7 +56,8 @@ class Findings:
         dataset: the directory, if one was named.
         table: the records that have been read.
         table_done: whether all of them have.
-        declared: the columns of records by features.json; None if they are inferred.
+        declared: the columns of records by features.json, or of nested records; None if each batch
+            of records has its own.
         errors: steps that failed, with the reason.
     """
 
@@ -152,6 +153,10 @@ class Findings:
             self.table = replace(self.table, pieces=(*self.table.pieces, found))
         elif isinstance(found, DeclaredFeatures):
             self.declared, self.notes = found.columns, (*self.notes, *found.notes)
+        elif step == "columns":
+            self.declared = found
+        elif step == "notes":
+            self.notes = (*self.notes, *found)
         elif step == "merged":
             self.table = replace(self.table, pieces=found)
         else:
@@ -250,13 +255,30 @@ class FindingSteps:
                 store("gallery", str(error))
 
     def _declared(self, store: Callable[[str, Any], None]) -> FeatureColumns | None:
-        """Return the columns that features.json says records have, unless it is wrong."""
-        if self.as_stored:
-            return None
+        """Return the columns that `query` shows, if they are the same in all records.
+
+        These are what features.json says, unless it is wrong, or those of nested records.
+        """
+        notes, report = list[str](), partial(store, "progress")
         try:
-            found = all_features(self.paths, types=self.types, workers=self.workers)
+            if not self.as_stored:
+                found = all_features(
+                    self.paths, types=self.types, workers=self.workers, on_progress=report
+                )
+                if found.columns is not None:
+                    store("declared", found)
+                    return found.columns
+            columns = nested_columns(
+                self.paths,
+                notes.append,
+                as_stored=self.as_stored,
+                workers=self.workers,
+                on_progress=report,
+            )
         except TfrtoolError as error:
             store("features", f"shown as stored, because {error}")
             return None
-        store("declared", found)
-        return found.columns
+        if columns is not None:
+            store("columns", columns)
+            store("notes", tuple(notes))
+        return columns

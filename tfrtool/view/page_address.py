@@ -17,6 +17,12 @@ _PAGE = {"s": 120, "m": 60, "l": 24, "table": 100}
 _KNOWN = ("where", "was", "text", "split", "label", "shard", "fault", "size", "copies", "like",
           "marked", "sort", "descending", "page", "n", "thumb", "view", "all")  # fmt: skip
 
+IS, IS_NULL = "is:", "null:"
+"""What the parameters begin with that ask for a value of a column, and for none."""
+
+_MOST_VALUES = 20
+"""Columns whose values an address may ask for."""
+
 
 class PageAddress:
     """What an address asks for.
@@ -36,6 +42,8 @@ class PageAddress:
             for name in _KNOWN
             if name in query and (query[name].strip() or name == "split")
         }
+        chosen = [one for one in query if one.startswith((IS, IS_NULL))][:_MOST_VALUES]
+        self.parameters |= {name: query[name] for name in chosen}
         parameters = self.parameters
         copies = parameters.get("copies")
         self.page = max(1, min(number_of(parameters.get("page", "1")), 10**9))
@@ -50,6 +58,10 @@ class PageAddress:
             copies=copies if copies in (None, "any") else parse_record_key(copies),
             like=parse_record_key(parameters["like"]) if "like" in parameters else None,
             marked={"1": True, "0": False}.get(parameters.get("marked", "")),
+            values=tuple(
+                (name.partition(":")[2], parameters[name] if name.startswith(IS) else None)
+                for name in chosen
+            ),
             sort=parameters.get("sort", ""),
             descending=parameters.get("descending") == "1",
         )

@@ -3,45 +3,43 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from tfrtool.errors import TfrtoolError
-from tfrtool.inspection.table.record_query import Answer, answer, columns_of
+from tfrtool.inspection.table.record_query import Answer, Row, TableColumns, answer, columns_of
+from tfrtool.view.column_heads import column_heads
 from tfrtool.view.facets import list_facets
 from tfrtool.view.live import Live
 from tfrtool.view.page_address import THUMBS, PageAddress, picture_url
 from tfrtool.view.page_frame import render_page
 from tfrtool.view.pieces import caption, record_name, short
 
-_COLUMNS, _LONGEST_CELL = 12, 500
+_COLUMNS, _LONGEST_CELL, _LONGEST_TEXT, _ONE_LINE = 24, 500, 300, 40
 
 
 def records_page(live: Live, asked: PageAddress) -> str:
     """Render the records of a question. With an error, those of the last question that had none."""
     found, question, problem, result = live.found, asked.question, None, Answer()
     first = (asked.page - 1) * asked.count
-    words = {"features": _COLUMNS * asked.as_table, "facets": True}
+    known = _columns(live)
+    most = len(known.shown) if asked.parameters.get("all") == "columns" else _COLUMNS
+    file_name = found.roles(0).name
+    options = {
+        "columns": known.shown[:most] if asked.as_table else [file_name or ""],
+        "facets": True,
+        "value_facets": [name for name in known.facets if name != live.found.label],
+    }
     for _ in range(2 * bool(found.table.pieces)):
         try:
-            result = live.ask(answer, question, first, asked.count, **words)
+            result = live.ask(answer, question, first, asked.count, **options)
             break
         except TfrtoolError as error:
             problem = problem or error
-            question = replace(question, where=asked.parameters.get("was", ""), sort="")
-    features, columns, examples = _columns(live)
+            before = asked.parameters.get("was", "")
+            question = replace(question, where=before, sort="", values=())
     items = [
-        {
-            "row": row,
-            "key": f"{row.shard}/{row.record}",
-            "name": record_name(found, row.shard, row.record),
-            "caption": caption(found, row),
-            "href": asked.url(f"/record/{row.shard}/{row.record}", n=first + n),
-            "src": picture_url(row, THUMBS["s" if asked.as_table else asked.thumb]),
-            "cells": [
-                {"text": short(_cell(value), _LONGEST_CELL), "is_number": _is_number(value)}
-                for value in (result.values[n] if result.values else ())
-            ],
-        }
+        _item(live, asked, row, first + n, result.values[n] if result.values else ())
         for n, row in enumerate(result.rows)
     ]
     return render_page(
@@ -51,19 +49,50 @@ def records_page(live: Live, asked: PageAddress) -> str:
         question=question,
         problem=problem,
         items=items,
+        has_classes=any(one["caption"] for one in items),
         total=result.total,
         pages=max(1, -(-result.total // asked.count)),
         first=first,
-        columns=columns,
-        features=features[:_COLUMNS],
-        more_columns=len(features) - _COLUMNS,
-        examples=examples,
+        columns=known.names,
+        heads=column_heads(found.statistics, known.shown[:most]),
+        more_columns=len(known.shown) - most,
+        examples=known.examples,
         facets=list_facets(live, asked, result),
     )
 
 
-def _columns(live: Live) -> tuple[list[str], list[str], list[str]]:
-    """Return features, columns and example conditions; they are asked for again as rows double."""
+def _item(
+    live: Live, asked: PageAddress, row: Row, number: int, values: tuple[Any, ...]
+) -> dict[str, Any]:
+    """Return what the grid or the table shows of a record, by its number in the question."""
+    name = record_name(live.found, row.shard, row.record)
+    file_name = values[0] if values and not asked.as_table else None
+    file_name = PurePosixPath(file_name).name if isinstance(file_name, str) else ""
+    classes = caption(live.found, row)
+    lines = [classes, short(file_name), name if not (classes and file_name) else ""]
+    return {
+        "row": row,
+        "key": f"{row.shard}/{row.record}",
+        "id": f"r{row.shard}-{row.record}",
+        "name": name,
+        "caption": classes,
+        "lines": [line for line in lines if line],
+        "href": asked.url(f"/record/{row.shard}/{row.record}", n=number),
+        "src": picture_url(row, THUMBS["s" if asked.as_table else asked.thumb]),
+        "cells": [
+            {
+                "text": text,
+                "is_number": _is_number(value),
+                "is_long": isinstance(value, str) and len(text) > _ONE_LINE,
+            }
+            for value in (values if asked.as_table else ())
+            for text in [short(_cell(value), _LONGEST_CELL)]
+        ],
+    }
+
+
+def _columns(live: Live) -> TableColumns:
+    """Return the columns; they are asked for again as rows double."""
     stage = -1 if live.found.table_done else live.found.table.rows.bit_length()
     if live.columns[0] != stage and live.found.table.pieces:
         with suppress(TfrtoolError):  # the next page tries again
@@ -89,7 +118,7 @@ def _cell(value: Any, *, in_struct: bool = False) -> str:
     return (
         f"{value:.6g}"
         if isinstance(value, float)
-        else short(str("" if value is None else value), 60)
+        else short(str("" if value is None else value), _LONGEST_TEXT)
     )
 
 

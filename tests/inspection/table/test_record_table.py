@@ -76,7 +76,7 @@ ROWS: Sequence[dict[str, Any]] = [
     {"n": 1, "text": "Cat", "x": 0.5, "label": 0, "list": [1, 2]},
     {"n": 2, "text": "dog", "x": float("nan"), "label": 1, "list": [3]},
     {"n": 3, "text": "it's", "label": 2, "Label": "other"},
-    {"n": 4, "text": "bird cat", "x": 1.5, "label": 1, "long": "y" * 2000},
+    {"n": 4, "text": "bird cat", "x": 1.5, "label": 1, "long": "y" * 20_000},
 ]
 
 
@@ -104,7 +104,7 @@ def rows(tmp_path: Path, read: Read) -> RecordTable:
         ("_shard LIKE '%part-00000%' AND _bytes > 1000", []),
         ("_offset = 0", [0, 4]),
         ("Label = 'other'", [2]),  # the later of two names that differ in case gets a _
-        ("long IS NULL", [0, 1, 2, 3, 4]),  # values of more than 1,024 bytes are not kept
+        ("long IS NULL", [0, 1, 2, 3, 4]),  # texts of more than 16 KiB are not kept
         ("list_contains(list, 2)", [0]),
         ("label_ = 1 -- a comment", [1, 3]),
     ],
@@ -161,7 +161,7 @@ def test_search_filters_and_sorting(rows: RecordTable) -> None:
     with pytest.raises(UsageError, match="no column 'lable'") as caught:
         places(rows, sort="lable")
     assert caught.value.hint == "did you mean 'label'?"
-    found = answer(rows, Question(label="dog"), 1, 1, features=20, facets=True)
+    found = answer(rows, Question(label="dog"), 1, 1, columns=columns_of(rows).shown, facets=True)
     assert (found.total, [row[:2] for row in found.rows]) == (2, [(0, 3)])
     assert dict(zip(query_of(rows).features, found.values[0], strict=False))["text"] == b"bird cat"
     # The facet that is chosen shows its other values, too.
@@ -171,10 +171,10 @@ def test_search_filters_and_sorting(rows: RecordTable) -> None:
 
 def test_suggestions_are_conditions_on_its_own_columns(rows: RecordTable) -> None:
     """Each can be asked, and holds for some but not for all records."""
-    features, columns, examples = columns_of(rows)
-    assert set(features) <= set(columns)
-    assert examples
-    for one in examples:
+    columns = columns_of(rows)
+    assert set(columns.shown) <= set(columns.names)
+    assert columns.examples
+    for one in columns.examples:
         assert 0 < len(places(rows, where=one)) < 5
 
 
@@ -301,7 +301,7 @@ def test_rows_of_a_shard_in_parts(tmp_path: Path) -> None:
     assert len({piece.start for piece in pieces}) > 5
     table = replace(RecordTable.begin(folder, [(path, None)]), pieces=pieces)
     for one in (table, replace(table, pieces=merge_pieces(folder, pieces))):
-        found = answer(one, Question(), 0, 1000, features=1)
+        found = answer(one, Question(), 0, 1000, columns=["n"])
         assert [row.record for row in found.rows] == list(range(300))
         (damaged,) = [row.record for row in found.rows if row.faults]
         expected = [None if n == damaged else n for n in range(300)]
@@ -350,7 +350,7 @@ def test_types_of_features_that_strategies_make(tmp_path: Path, read: Read) -> N
     """Lists, absent features and floats keep their values."""
     rows = [{"f": float32(1.5, 2.5)}, {"f": float32()}, {"s": string(b"a", b"b"), "i": int64(7)}]
     table = read(write_foreign(tmp_path / "f", [list(map(encode_example, rows))]))
-    found = answer(table, Question(), 0, 9, features=9)
+    found = answer(table, Question(), 0, 9, columns=["f", "i", "s"])
     assert list(query_of(table).features) == ["f", "i", "s"]
     assert found.values[0] == ([1.5, 2.5], None, None)
     assert found.values[2][1:] == (7, ["a", "b"])

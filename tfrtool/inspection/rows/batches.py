@@ -24,6 +24,7 @@ from tfrtool.examples.roles import LabelNames, find_roles
 from tfrtool.examples.short_payloads import shorten
 from tfrtool.examples.tfds_metadata import info_beside
 from tfrtool.features.feature_columns import FeatureColumns
+from tfrtool.features.first_examples import FirstExamples
 from tfrtool.features.sources import DeclaredFeatures, declared_features, tree_of_columns
 from tfrtool.inspection.rows.extra_columns import (
     INDEX,
@@ -315,6 +316,33 @@ def declared_columns(
     if declared.columns is not None:
         return declared.columns
     return ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
+
+
+def nested_columns(
+    shards: Sequence[AnyPath],
+    on_note: Callable[[str], None],
+    *,
+    as_stored: bool = False,
+    workers: Workers = None,
+    on_progress: OnProgress = no_progress,
+) -> FeatureColumns | None:
+    """Return the columns of lists of Examples or of SequenceExamples, as `infer_columns` has them.
+
+    None for all other records, whose columns can differ from batch to batch.
+    """
+    if not as_stored:
+        ranking = ranking_columns(shards, on_note, workers=workers, on_progress=on_progress)
+        if ranking is not None:
+            return ranking
+    first = FirstExamples.of(shards)
+    if not first.is_sequence:
+        return None
+    fold = fold_columns(shards, workers=workers, on_progress=on_progress)
+    sequences = DeclaredFeatures(first=first, is_partial=True, is_certain=True)
+    found = with_inferred(sequences, fold)
+    for text in found.all_notes:
+        on_note(text)
+    return found.columns
 
 
 def all_features(

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -55,6 +55,10 @@ _READ = "hive_partitioning = false"
 _LISTED, _VALUES = 9, 1000
 """Values of a list for a table, and of a facet; the most frequent ones."""
 
+_SAMPLED_ROWS, MOST_FACET_VALUES, _LONGEST_FACET_VALUE, _FACET_COLUMNS = 10_000, 20, 60, 8
+"""Records by which columns with few values are found, their values, characters of these, and how
+many of such columns are counted."""
+
 _SCHEMA = literal(FaultKind.SCHEMA.value)
 _FAULTS = (
     f"coalesce(f.kinds, CASE WHEN s.verified OR coalesce(p.fault, {_SCHEMA}) = {_SCHEMA} "
@@ -82,6 +86,7 @@ class Question:
         copies: a record with the same image, or "any" that has copies.
         like: a record with a similar image.
         marked: whether a record is marked.
+        values: columns with the text of their value, or of one of their list; None for no value.
         sort: column.
         descending: whether the largest value comes first.
     """
@@ -97,6 +102,7 @@ class Question:
     copies: RecordKey | str | None = None
     like: RecordKey | None = None
     marked: bool | None = None
+    values: tuple[tuple[str, str | None], ...] = ()
     sort: str = ""
     descending: bool = False
 
@@ -122,14 +128,32 @@ class Answer(NamedTuple):
     Attributes:
         total: number of matching records.
         rows: those of the page.
-        values: for each row, the values of its first features, if asked for.
+        values: for each row, the values of the columns that were asked for.
         facets: for each facet, values with the number of records that match if it is chosen.
+        value_facets: the same for columns with few values; their texts, None for no value.
     """
 
     total: int = 0
     rows: list[Row] = []  # noqa: RUF012 - tuples don't share it
     values: list[tuple[Any, ...]] = []  # noqa: RUF012
     facets: dict[str, list[tuple[Any, int]]] = {}  # noqa: RUF012
+    value_facets: dict[str, list[tuple[str | None, int]]] = {}  # noqa: RUF012
+
+
+class TableColumns(NamedTuple):
+    """The columns of a table.
+
+    Attributes:
+        shown: the columns for people.
+        names: all columns.
+        examples: conditions that hold for some of the records.
+        facets: columns with few values, which are worth counting.
+    """
+
+    shown: list[str] = []  # noqa: RUF012 - tuples don't share it
+    names: list[str] = []  # noqa: RUF012
+    examples: list[str] = []  # noqa: RUF012
+    facets: list[str] = []  # noqa: RUF012
 
 
 class RecordQuery:
@@ -142,6 +166,8 @@ class RecordQuery:
     Attributes:
         features: columns that are features, with their types.
         types: the same, and what is in structs.
+        shown: columns of a table for people, with their values in SQL: for a struct its fields, and
+            for a list of structs the number of its items and then its fields.
         quoted: all columns that conditions and sorting can name, with their names in SQL.
     """
 
@@ -175,11 +201,33 @@ class RecordQuery:
             f'{_FAULTS} AS "#faults"',
             'm.marked IS NOT NULL AS "#marked"',
         ]
+        self.shown = {
+            path: shown
+            for name, kind in self.features.items()
+            for path, shown in self._shown(name, kind)
+        }
         self._connection.execute(
             f"CREATE VIEW records AS SELECT {', '.join(parts)} "
             f"FROM ({rows}) p JOIN shards s USING (shard) JOIN folders d USING (shard) "
             "LEFT JOIN faults f USING (shard, record) LEFT JOIN marks m USING (shard, record)"
         )
+
+    def _shown(self, name: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+        """Yield the columns for people of a feature, and their values in SQL, without pictures."""
+        column, item = self.quoted[name], kind
+        while pa.types.is_list(item):
+            item = item.value_type
+        if not pa.types.is_struct(item):
+            yield name, _beginning(column, kind)
+            return
+        if item != kind:
+            yield name, f"len({column}) || if(len({column}) = 1, ' item', ' items')"
+        for path, inner in self.types.items():
+            innermost = innermost_type(inner)
+            if path.startswith(f"{name}/") and not (
+                pa.types.is_struct(innermost) or pa.types.is_binary(innermost)
+            ):
+                yield path, _beginning(self.quoted[path], inner)
 
     def _rows(self, table: RecordTable, kinds: Mapping[pa.DataType, str]) -> str:
         """Create the tables of the sides, and return the rows of all pieces in SQL."""
@@ -282,7 +330,24 @@ class RecordQuery:
             parts.append(f'bit_count(xor("#hash", ({_of("hash", question.like)}))) <= {MOST_BITS}')
         if question.marked is not None:
             parts.append(f'"#marked" = {question.marked}')
+        for name, text in question.values:
+            column, value = self.text_of(name), "NULL" if text is None else literal(text)
+            is_equal = f"{column} IS NOT DISTINCT FROM {value}"
+            is_list = pa.types.is_list(self.types[name]) and text is not None
+            parts.append(f"list_contains({column}, {value})" if is_list else is_equal)
         return f"WHERE {' AND '.join(parts)}"
+
+    def text_of(self, name: str) -> str:
+        """Return the values of a column as text in SQL; a list of texts where they are lists."""
+        self.check_column(name, self.types)
+        kind = "VARCHAR[]" if pa.types.is_list(self.types[name]) else "VARCHAR"
+        return f"CAST({self.quoted[name]} AS {kind})"
+
+    def check_column(self, name: str, known: Mapping[str, Any]) -> None:
+        """Check that a column is one of those; `UsageError` suggests the nearest name."""
+        if name not in known:
+            hint = suggestion(name, known, "columns")
+            raise UsageError(f"no column {name!r}", hint=hint)
 
     @property
     def size_group(self) -> str:
@@ -298,9 +363,7 @@ class RecordQuery:
         if not question.sort:
             first = '"#digest", ' if question.copies == "any" else ""
             return f"ORDER BY {first}{ORDER}"
-        if question.sort not in self.quoted:
-            hint = suggestion(question.sort, self.quoted, "columns")
-            raise UsageError(f"no column {question.sort!r}", hint=hint)
+        self.check_column(question.sort, self.quoted)
         way = "DESC" if question.descending else "ASC"
         return f"ORDER BY {self.quoted[question.sort]} {way} NULLS LAST, {ORDER}"
 
@@ -333,8 +396,9 @@ def answer(
     start: int,
     count: int,
     *,
-    features: int = 0,
+    columns: Sequence[str] = (),
     facets: bool = False,
+    value_facets: Sequence[str] = (),
 ) -> Answer:
     """Return a page of the records of a question.
 
@@ -343,8 +407,9 @@ def answer(
         question: which records.
         start: the first one to return, from 0.
         count: how many to return.
-        features: number of features whose values are returned.
+        columns: columns for people whose values are returned.
         facets: whether to count facets.
+        value_facets: columns whose values are counted.
 
     Raises:
         UsageError: the condition is wrong, or there is no such column.
@@ -355,11 +420,15 @@ def answer(
     ((total,),) = query.fetch(f"SELECT count(*) FROM records {where}", condition)
     rest = f"FROM records {where} {order} LIMIT {count} OFFSET {start}"
     rows = [Row(*values) for values in query.fetch(f"SELECT {ROW} {rest}", condition)]
-    shown = [
-        _beginning(query.quoted[name], kind)
-        for name, kind in list(query.features.items())[:features]
-    ]
+    shown = [query.shown[name] for name in columns if name in query.shown]
     values = query.fetch(f"SELECT {', '.join(shown)} {rest}", condition) if shown else []
+    counts = _count_facets(query, question) if facets else {}
+    by_value = {name: _count_values(query, question, name) for name in value_facets}
+    return Answer(total, rows, values, counts, by_value)
+
+
+def _count_facets(query: RecordQuery, question: Question) -> dict[str, list[tuple[Any, int]]]:
+    """Return the values of each facet with the records that match if one of them is chosen."""
     counts = {}
     for name, value in (
         ("split", "coalesce(_split, '')"),
@@ -368,17 +437,33 @@ def answer(
         ("fault", 'unnest("#faults")'),
         ("size", query.size_group),
         ("marked", '"#marked"'),
-    ) if facets else ():  # fmt: skip
-        others = query.matching(replace(question, **{name: None}))  # type: ignore[arg-type]
-        counts[name] = query.fetch(
-            f"SELECT value, count(*) FROM (SELECT {value} AS value FROM records {others}) "
-            f"WHERE value IS NOT NULL GROUP BY ALL ORDER BY 2 DESC, 1 LIMIT {_VALUES}",
-            condition,
-        )
-    if facets and query.has_images:
-        others = query.matching(replace(question, copies="any"))
+    ):
+        others = replace(question, **{name: None})  # type: ignore[arg-type]
+        found = _counted(query, others, value)
+        counts[name] = [(one, count) for one, count in found if one is not None]
+    if query.has_images:
+        others = query.matching(replace(question, copies="any"))  # type: ignore[assignment]
         counts["copies"] = [("any", query.fetch(f"SELECT count(*) FROM records {others}")[0][0])]
-    return Answer(total, rows, values, counts)
+    return counts
+
+
+def _count_values(
+    query: RecordQuery, question: Question, name: str
+) -> list[tuple[str | None, int]]:
+    """Return the values of a column as text, with the records that match if one is chosen."""
+    others = tuple(one for one in question.values if one[0] != name)
+    value = query.text_of(name)
+    value = f"unnest(list_distinct({value}))" if pa.types.is_list(query.types[name]) else value
+    return _counted(query, replace(question, values=others), value)
+
+
+def _counted(query: RecordQuery, question: Question, value: str) -> list[tuple[Any, int]]:
+    """Return the most frequent values of an expression in SQL, with the number of records."""
+    return query.fetch(
+        f"SELECT value, count(*) FROM (SELECT {value} AS value FROM records "
+        f"{query.matching(question)}) GROUP BY ALL ORDER BY 2 DESC, 1 LIMIT {_VALUES}",
+        question.where,
+    )
 
 
 def typed_values(
@@ -386,7 +471,7 @@ def typed_values(
 ) -> dict[str, Any] | str:
     """Return a record's values by column, with the first items of lists, or why it has none."""
     (found,) = PayloadJson(columns=columns, most=most).describe_all([payload])
-    return found if isinstance(found, str) else dict(found["features"])
+    return found if isinstance(found, str) else dict(found.get("features", found))
 
 
 def step_values(
@@ -430,9 +515,45 @@ def select_records(
     return query.fetch(f"SELECT {ORDER} FROM records {where} {rest}", question.where)
 
 
-def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
-    """Return the features, all columns, and conditions that hold for some of the records."""
+def columns_of(table: RecordTable) -> TableColumns:
+    """Return the columns of a table."""
     query = query_of(table)
+    shown, names = list(query.shown), list(query.quoted)
+    return TableColumns(shown, names, _example_conditions(query), _facet_columns(query))
+
+
+def _facet_columns(query: RecordQuery) -> list[str]:
+    """Return columns with few values, by the first records; texts come before numbers."""
+    ranks = {}
+    for name, kind in query.types.items():
+        values = kind.value_type if pa.types.is_list(kind) else kind
+        is_text, is_whole = pa.types.is_string(values), pa.types.is_integer(values)
+        if is_text or is_whole or pa.types.is_boolean(values):
+            ranks[name] = (not is_text, values != kind)
+    if not ranks:
+        return []
+    columns = {name: f"c{number}" for number, name in enumerate(ranks)}
+    first = ", ".join(f"{query.text_of(name)} AS {column}" for name, column in columns.items())
+    counts = (
+        f"list_unique(flatten(list({column}))), max(list_max([len(x) for x in {column}])), count()"
+        if ranks[name][1]
+        else f"count(DISTINCT {column}), max(len({column})), count({column})"
+        for name, column in columns.items()
+    )
+    (found,) = query.fetch(
+        f"SELECT {', '.join(counts)} FROM (SELECT {first} FROM records LIMIT {_SAMPLED_ROWS})"
+    )
+    few = {}
+    for number, name in enumerate(columns):
+        distinct, longest, present = found[3 * number : 3 * number + 3]
+        is_repeated = 3 * distinct <= present or distinct <= 2
+        if 2 <= distinct <= MOST_FACET_VALUES and is_repeated and longest <= _LONGEST_FACET_VALUE:
+            few[name] = ranks[name]
+    return sorted(few, key=lambda name: few[name])[:_FACET_COLUMNS]
+
+
+def _example_conditions(query: RecordQuery) -> list[str]:
+    """Return conditions that hold for some of the records."""
     keywords = {word for (word,) in query.fetch("SELECT keyword_name FROM duckdb_keywords()")}
     types = pa.types
     scalars = {
@@ -464,7 +585,7 @@ def columns_of(table: RecordTable) -> tuple[list[str], list[str], list[str]]:
                 examples.append(f"{shown} < {bound}")
         if len(examples) == 4:
             break
-    return list(query.features), list(query.quoted), examples
+    return examples
 
 
 def _merged(pieces: Iterable[TablePiece]) -> dict[str, pa.DataType]:

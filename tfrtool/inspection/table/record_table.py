@@ -36,8 +36,8 @@ from tfrtool.storage.remote_path import AnyPath
 MAX_COLUMNS = 200
 """Features that have a column; a record may have a million."""
 
-LONGEST = 1024
-"""Bytes of a value that is kept; longer ones, such as images, are null."""
+LONGEST, LONGEST_TEXT = 1024, 16 * 1024
+"""Bytes of a value and of a text that is kept; longer ones, such as images, are null."""
 
 _ROWS, _FIRST_ROWS = 16384, 100
 """Rows of a piece that isn't merged, and of the first one of a shard, which a user waits for."""
@@ -341,7 +341,7 @@ def _decoded(
     path: AnyPath, records: list[Record], columns: Columns
 ) -> tuple[dict[str, pa.Array], list[Record]]:
     """Return the columns by name, and the records that they can't hold, which are null there."""
-    if not columns.parsed:
+    if not columns.parsed and not isinstance(columns, FeatureColumns):
         return {}, []
     faults = list[Fault]()
     batches = list(decode_records(path, records, columns, faults.append))
@@ -397,7 +397,8 @@ def _storable(values: pa.Array) -> pa.Array:
         return texts_of(values)
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         return values
-    is_short = pc.less_equal(pc.binary_length(values), LONGEST)
+    most = LONGEST_TEXT if pa.types.is_string(values.type) else LONGEST
+    is_short = pc.less_equal(pc.binary_length(values), most)
     return pc.if_else(is_short, values, pa.scalar(None, values.type))
 
 
