@@ -160,14 +160,15 @@ def test_questions_about_steps(robot: Findings, question: dict[str, Any], expect
 
 
 def test_pages_show_structs(tmp_path: Path, open_viewer: Open) -> None:
-    """The table has a column for each path, and the page of a record shows steps as JSON."""
+    """The table has a column for each path, the page of a record a row for each step."""
     viewer = open_viewer(write_robot(tmp_path / "robot"))
     page = viewer.get("/", view="table", where="len(steps) = 2")
     assert "1 record" in page.text
     assert "2 items [[0, 1], [2, 3]] [0, 1] [false, true]" in page.text
     assert "steps/observation/state" in page.text
     record = viewer.get("/record/0/2")
-    assert '"is_last": true' in record.text
+    assert "steps: 3 items # action reward is_last camera observation/wrist" in record.text
+    assert "2 [4.0, 5.0] 2.0 true 83 bytes of image/png" in record.text
     assert "steps/is_last" not in record.text
 
 

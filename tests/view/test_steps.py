@@ -43,10 +43,13 @@ def test_a_step_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
     changes = {"steps/observation/wrist": images}
     viewer = open_viewer(_last_episode(tmp_path / "robot", **changes))
     page = viewer.get("/record/0/0", step="1", where="split_number > 0", n="0")
-    pictures = [source for source in page.sources if "camera" in source]
+    pictures = [source for source in page.sources if "camera" in source and "box" not in source]
     assert [_sides(viewer, one) for one in pictures] == [(4, 3), (5, 3)]
     assert not [source for source in page.sources if source.startswith("/image")]
-    assert "camera observation/wrist Step Value action [2.0, 3.0] reward 1.0" in page.text
+    film = [source for source in page.sources if source.endswith("?box=120")]
+    assert film == [f"/camera/0/0/0/{step}?box=120" for step in range(3)]
+    assert "At this step All steps action [2.0, 3.0] reward 1.0 is_last false" in page.text
+    assert page.html.count('<svg class="lines"') == 4
     assert page.values["step"] == ["1"]
     assert page.values["where"] == ["split_number > 0"]
     base = pictures[1].rpartition("/")[0]
@@ -72,7 +75,7 @@ def test_pixels_of_steps(tmp_path: Path, open_viewer: Open) -> None:
     folder = _last_episode(tmp_path / "robot", **{"steps/depth": values})
     (folder / "features.json").write_text(json.dumps(root))
     viewer = open_viewer(folder)
-    assert "camera observation/wrist depth Step Value action" in viewer.get("/record/0/0").text
+    assert "camera observation/wrist depth steps" in viewer.get("/record/0/0").text
     with Image.open(io.BytesIO(viewer.bytes("/camera/0/0/2/1").body)) as image:
         assert (image.size, [*image.convert("L").tobytes()]) == ((3, 2), [*range(10, 16)])
     assert [viewer.bytes(f"/camera/0/0/2/{n}").status for n in (2, 3)] == [200, 404]
@@ -106,7 +109,7 @@ def test_the_slider_in_a_browser(tmp_path: Path, start_viewer: Start, open_page:
     page.on("request", lambda request: asked.append(request.url))
     page.goto(page.url + "record/0/2")
     page.wait_for_load_state("networkidle")
-    assert {one[-1] for one in asked if "/camera/" in one} == {"0", "1"}
+    assert {one[-1] for one in asked if "/camera/" in one and "box" not in one} == {"0", "1"}
     page.focus("[name=step]")
     page.keyboard.press("ArrowRight")
     page.locator("#steps output").filter(has_text="1").wait_for()

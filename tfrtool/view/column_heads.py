@@ -49,7 +49,8 @@ def _summary(feature: Mapping[str, Any]) -> tuple[Markup, str]:
     if not numbers or not numbers["count"] or numbers["min"] is None:
         return Markup(""), ""
     histogram, unit = numbers["histogram"], "" if "values" in feature else " bytes"
-    drawing = drawings.histogram(histogram["counts"], histogram["edges"], height=_HEIGHT)
+    counts, edges = histogram["counts"], histogram["edges"]
+    drawing = drawings.histogram(counts, edges, height=_HEIGHT, titles=True)
     low, high = (drawings.number(numbers[one]) for one in ("min", "max"))
     text = low if low == high else f"{low} to {high}"
     return drawing, f"{text}{unit}"

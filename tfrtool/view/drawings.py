@@ -12,8 +12,13 @@ _LETTER = 6.5
 """Pixels that a letter of 11 pixels takes, roughly."""
 
 
-def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 48) -> Markup:
-    """Draw a histogram, labelled with its range and the count of its largest bar."""
+def histogram(
+    counts: Sequence[float], edges: Sequence[float], *, height: int = 48, titles: bool = False
+) -> Markup:
+    """Draw a histogram, labelled with its range and the count of its largest bar.
+
+    With ``titles``, a pointer on a bar shows its range and its count.
+    """
     width, most = 160, max(counts, default=0)
     if not most:
         return Markup("")
@@ -21,7 +26,9 @@ def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 
     bars = Markup("").join(
         _rect(
             *(n * step, height - height * count / most, max(step - 1, 1), height * count / most),
-            title=f"{number(edges[n])} to {number(edges[n + 1])}: {number(count)}",
+            title=f"{number(edges[n])} to {number(edges[n + 1])}: {number(count)}"
+            if titles
+            else "",
         )
         for n, count in enumerate(counts)
         if count
@@ -74,6 +81,27 @@ def bars(
     return _svg(width, y, label, Markup("").join(parts), kind="bars")
 
 
+def lines(series: Sequence[Sequence[float]], step: int, count: int) -> Markup:
+    """Draw a line for each series of finite numbers, and where a step is."""
+    width, height = 160, 28
+    known = [value for one in series for value in one if math.isfinite(value)]
+    if not known:
+        return Markup("")
+    low, high = min(known), max(known)
+    scale, across = (height - 2) / ((high - low) or 1), width / max(count - 1, 1)
+    parts = [_rect(max(step * across - 0.5, 0), 0, 1, height, classes="now")]
+    for colour, one in enumerate(series):
+        points = " ".join(
+            f"{n * across:.1f},{height - 1 - (value - low) * scale:.1f}"
+            for n, value in enumerate(one)
+            if math.isfinite(value)
+        )
+        line = Markup('<polyline class="c{}" points="{}"/>').format(colour % COLOURS, points)
+        parts.append(line)
+    label = f"chart from {number(low)} to {number(high)}"
+    return _svg(width, height, label, Markup("").join(parts), kind="lines", stretch=True)
+
+
 def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Markup:
     """Draw the classes along a shard: a cell for some records each, by its commonest class.
 
@@ -113,12 +141,19 @@ def _svg(
 
 
 def _rect(
-    x: float, y: float, width: float, height: float, colour: int = 0, *, title: str = ""
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    colour: int = 0,
+    *,
+    title: str = "",
+    classes: str = "",
 ) -> Markup:
     content = Markup("<title>{}</title>").format(title) if title else Markup("")
     return Markup(
-        '<rect class="c{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>'
-    ).format(colour % COLOURS, x, y, width, height, content)
+        '<rect class="{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>'
+    ).format(classes or f"c{colour % COLOURS}", x, y, width, height, content)
 
 
 def _text(

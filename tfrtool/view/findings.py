@@ -10,6 +10,8 @@ from typing import Any
 
 from tfrtool.errors import ShardError, TfrtoolError, UsageError, printable
 from tfrtool.examples.dataset_files import find_files
+from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.fields import Struct
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.sources import DeclaredFeatures, declared_features
 from tfrtool.inspection.dataset.dataset_summary import DatasetSummary
@@ -204,6 +206,13 @@ class Findings:
         """Whether some of the first shards have images."""
         shards = range(min(len(self.paths), _LOOKED_AT))
         return any(self.roles(shard).image is not None for shard in shards)
+
+    @property
+    def root(self) -> Struct | None:
+        """The types of the features of Examples, if features.json says them."""
+        columns = self.declared
+        is_plain = columns is not None and columns.kind is PayloadKind.EXAMPLE
+        return columns.root if columns is not None and is_plain else None
 
     @property
     def label(self) -> str | None:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.inspection.table.offset_reader import OffsetReader
-from tfrtool.inspection.table.record_query import TableColumns
+from tfrtool.inspection.table.record_query import ShownColumns
 from tfrtool.inspection.table.record_table import RecordTable, write_side
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
@@ -52,7 +52,7 @@ class Live:
         self.marks = Marks(self.found.title, self.found.paths, self.found.listed_names)
         self.reader = OffsetReader(self.found.paths)
         self.done = False
-        self.columns: tuple[int, TableColumns] = (0, TableColumns())
+        self.columns: tuple[int, ShownColumns] = (0, ShownColumns())
         self.overview: tuple[str, dict[str, Markup]] = ("", {})
         self._workers = workers
         self._child: Child | None = None

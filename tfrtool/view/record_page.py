@@ -1,44 +1,58 @@
 """The page of one record: its images, values, faults and bytes."""
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from tfrtool.errors import TfrtoolError, printable
-from tfrtool.examples.example import Feature, PayloadKind, decode_example
-from tfrtool.examples.objects.read_objects import read_objects
-from tfrtool.inspection.pictures.objects import MAX_OBJECTS, hue_of, masks_of
-from tfrtool.inspection.pictures.pictures import pictures_of
+from tfrtool.errors import TfrtoolError, UsageError, printable
+from tfrtool.examples.arrow.columns import LISTS
+from tfrtool.features.sequence_columns import SequenceColumns
 from tfrtool.inspection.rows.payload_json import PayloadJson
-from tfrtool.inspection.table.record_query import Answer, Question, Row, answer, typed_values
+from tfrtool.inspection.table.record_query import (
+    Question,
+    RecordKey,
+    Row,
+    answer,
+    position_of,
+    typed_values,
+)
 from tfrtool.view.live import Live
-from tfrtool.view.page_address import PageAddress, number_of, picture_url
+from tfrtool.view.page_address import PageAddress, number_of
 from tfrtool.view.page_frame import render_page
 from tfrtool.view.pieces import caption, record_name, short
+from tfrtool.view.record_media import pictures_shown, sounds_shown
 from tfrtool.view.steps import is_camera, steps_of
 
-LARGE = 2048
-"""Longest side of the image of a record, in pixels."""
-
-_HEX, _FOLDED, _MASKS = 4096, 200, 50
+_HEX, _FOLDED, _ROWS, _COLUMNS, _CELL = 4096, 200, 200, 50, 200
 _LONGEST_LIST, _LONGEST_TEXT, _FEATURES = 1000, 20_000, 1000
+
+_SUMMARY = {"bytes", "content"}
+"""The keys of what `PayloadJson` has in place of bytes that are no text."""
 
 
 def record_page(
-    live: Live, asked: PageAddress, shard: int, record: int, start: int, step: int
+    live: Live, asked: PageAddress, shard: int, record: int, start: int, step: int, camera: int
 ) -> str:
-    """Render a record, with one of its steps, and bytes from ``start`` on in hexadecimal."""
+    """Render a record, with one of its steps, and bytes from ``start`` on in hexadecimal.
+
+    A filmstrip of one camera leads to the other steps.
+    """
     found = live.found
     row = live.ask(answer, Question(record=(shard, record)), 0, 1).rows[0]
-    number, near = number_of(asked.parameters.get("n", "0")), Answer()
-    if "n" in asked.parameters:
-        near = live.ask(answer, asked.question, max(number - 1, 0), 3)
-    rows = {(one.shard, one.record): n for n, one in enumerate(near.rows, max(number - 1, 0))}
+    near = _find_neighbours(live, asked, (shard, record))
     item = live.reader.read(shard, row.offset)
+    payload = b"" if item is None else item.payload
     verdicts = () if found.verdict is None else found.verdict.shards
-    number = rows.get((shard, record), number)
-    page = number // asked.count + 1
-    here = asked.url(f"/record/{shard}/{record}", n=asked.parameters.get("n"))
+    faults = [
+        fault
+        for one in verdicts
+        if one.path == found.paths[shard]
+        for fault in one.faults
+        if fault.record == record
+    ]
+    page, around = near.number // near.asked.count + 1, near.asked
+    here = around.url(f"/record/{shard}/{record}", n=near.number)
     return render_page(
         live,
         "record",
@@ -48,61 +62,137 @@ def record_page(
         caption=caption(found, row),
         path=found.paths[shard],
         split=found.splits[shard],
-        faults=[
-            fault
-            for one in verdicts
-            if one.path == found.paths[shard]
-            for fault in one.faults
-            if fault.record == record
-        ],
-        number=number if (shard, record) in rows else None,
+        faults=faults,
+        number=near.number,
         total=near.total,
-        near={n - number: asked.url(f"/record/{one[0]}/{one[1]}", n=n) for one, n in rows.items()},
-        back=asked.url(page=page if page > 1 else None),
+        near={
+            n - near.number: around.url(f"/record/{one[0]}/{one[1]}", n=n)
+            for one, n in near.rows.items()
+        },
+        back=f"{around.url(page=page if page > 1 else None)}#r{shard}-{record}",
         like=None if row.width is None else f"/?like={shard}/{record}",
         here_url=here,
         hex_url=f"{here}{'&' if '?' in here else '?'}hex=",
         start=start,
         hex_step=_HEX,
         asked=asked,
-        **_content(live, row, b"" if item is None else item.payload, step),
-        hex=_hex(b"" if item is None else item.payload, start),
+        **_content(live, row, payload, step, camera),
+        hex=_hex(payload, start),
     )
 
 
-def _content(live: Live, row: Row, payload: bytes, step: int) -> dict[str, Any]:
-    """Return the images and the features of a record, and one of its steps."""
-    roles, features = live.found.roles(row.shard), dict[str, Feature]()
-    with suppress(ValueError):  # of another kind
-        features = dict(decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features)
-    objects = read_objects(features, roles.object_names, MAX_OBJECTS)
+class _Neighbours(NamedTuple):
+    """A record among those of a question, and the records before and after it.
+
+    Attributes:
+        asked: the question; that of all records if the record isn't one of its.
+        number: which one the record is, from 0.
+        total: number of records.
+        rows: the numbers of the record and of those next to it.
+    """
+
+    asked: PageAddress
+    number: int
+    total: int
+    rows: dict[RecordKey, int]
+
+
+def _find_neighbours(live: Live, asked: PageAddress, key: RecordKey) -> _Neighbours:
+    """Return where a record is; the number in the address is right unless records were added."""
+    number = number_of(asked.parameters["n"]) if "n" in asked.parameters else None
+    near = None if number is None else _neighbours(live, asked, number)
+    if near is None or key not in near.rows:
+        with suppress(UsageError):  # of the condition
+            number = live.ask(position_of, asked.question, key)
+        if number is None or (near is not None and key not in near.rows and number == near.number):
+            asked = PageAddress({}, has_images=live.found.has_images)
+            number = live.ask(position_of, asked.question, key)
+        near = _neighbours(live, asked, number or 0)
+    return near._replace(number=near.rows.get(key, near.number))
+
+
+def _neighbours(live: Live, asked: PageAddress, number: int) -> _Neighbours:
+    first = max(number - 1, 0)
+    found = live.ask(answer, asked.question, first, 3)
+    rows = {(one.shard, one.record): n for n, one in enumerate(found.rows, first)}
+    return _Neighbours(asked, number, found.total, rows)
+
+
+def _content(live: Live, row: Row, payload: bytes, step: int, camera: int) -> dict[str, Any]:
+    """Return the images, sounds and values of a record, and one of its steps."""
+    roles = live.found.roles(row.shard)
     parts, misfit = _typed_parts(live, payload)
-    steps = None if parts is None else steps_of(live, row, payload, step)
+    steps = None if parts is None else steps_of(live, row, payload, step, camera, parts)
     if parts is None:
         parts = _stored_parts(payload)
     has_pictures = bool(roles.image and payload) and (steps is None or not is_camera(live, roles))
-    pictures = list(pictures_of(payload, roles, 1)) if has_pictures else []
+    values, tables = dict[str, Any](), list[dict[str, Any]]()
+    if isinstance(live.found.declared, SequenceColumns) and misfit == "":
+        parts = {**parts, LISTS: _rows_of_lists(parts.get(LISTS, {}))}
+    for name, value in _flat_parts(parts if payload else {}):
+        if _is_table(value):
+            tables.append(_table(name, value))
+        else:
+            values[name] = value
     return {
         "misfit": misfit,
         "steps": steps,
-        "pictures": [
-            {
-                "picture": one,
-                "src": f"{picture_url(row, LARGE)}&image={number}",
-                "label": " ".join(map(printable, filter(None, (label, where, one.size)))),
-                "font": one.width / (16 if one.width < 256 else 48),
-                "boxes": [] if number else _boxes(objects.objects, one.width, one.height),
-                "masks": [
-                    f"/mask/{row.shard}/{row.offset}/{n}"
-                    for n in range(0 if number else min(len(masks_of(objects)), _MASKS))
-                ],
-            }
-            for number, (label, where, one) in enumerate(pictures)
-        ],
+        "step_url": f"/record/{row.shard}/{row.record}",
+        "pictures": pictures_shown(live, row, payload) if has_pictures else [],
+        "sounds": sounds_shown(live, row, payload),
+        "tables": tables,
         "features": [
             _feature(live, name, value, is_label=name == roles.label)
-            for name, value in list(parts.items() if payload else ())[:_FEATURES]
+            for name, value in list(values.items())[:_FEATURES]
         ],
+    }
+
+
+def _flat_parts(parts: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a record with their paths, as the table of records has them."""
+    for name, value in parts.items():
+        if isinstance(value, dict) and value and set(value) != _SUMMARY:
+            yield from _flat_parts(value, f"{path}{name}/")
+        else:
+            yield f"{path}{name}", value
+
+
+def _rows_of_lists(lists: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return the steps of feature lists, with the values that each of them has."""
+    count = max(map(len, lists.values()), default=0)
+    return [
+        {name: values[step] for name, values in lists.items() if step < len(values)}
+        for step in range(count)
+    ]
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether a value is a list of structs; a last text says how many more there are."""
+    is_list = isinstance(value, list) and len(value) > 0 and isinstance(value[0], dict)
+    return is_list and set(value[0]) != _SUMMARY
+
+
+def _table(name: str, items: list[Any]) -> dict[str, Any]:
+    """Return a list of structs as a table with a row for each."""
+    rows = [dict(_flat_parts(one)) for one in items[:_ROWS] if isinstance(one, dict)]
+    heads = list(dict.fromkeys(name for row in rows for name in row))[:_COLUMNS]
+    notes = [one for one in items if isinstance(one, str)]
+    left = len(items) - len(notes) - len(rows)
+    return {
+        "name": short(name, 400),
+        "count": len(items) - len(notes),
+        "heads": [short(head) for head in heads],
+        "rows": [
+            [
+                {
+                    "text": "" if row.get(head) is None else short(_text_of(row[head]), _CELL),
+                    "is_number": isinstance(row.get(head), int | float),
+                }
+                for head in heads
+            ]
+            for row in rows
+        ],
+        "note": notes[0] if notes else f"... {left:,} more" if left > 0 else "",
     }
 
 
@@ -129,23 +219,9 @@ def _stored_parts(payload: bytes) -> dict[str, Any]:
     return parts
 
 
-def _boxes(objects: Any, width: int, height: int) -> list[dict[str, Any]]:
-    """Return the boxes of objects, in pixels."""
-    return [
-        {"x": x0 * width, "y": y0 * height, "width": (x1 - x0) * width, "colour": hue_of(one),
-         "height": (y1 - y0) * height, "text": printable(one.title) or str(number)}
-        for number, one in enumerate(objects, 1)
-        if one.can_be_drawn
-        for x0, y0, x1, y1 in [one.box]
-        if x0 < x1 and y0 < y1
-    ]  # fmt: skip
-
-
 def _feature(live: Live, name: str, value: Any, *, is_label: bool) -> dict[str, Any]:
     """Return a feature's name, the beginning of its value, and all of it if that is longer."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, dict) and set(value) == {"bytes", "content"}:
-        text = f"{value['bytes']:,} bytes of {value['content']}"
+    text = _text_of(value)
     names = live.found.table.class_names
     if is_label and isinstance(value, int) and 0 <= value < len(names):
         text = f"{value} {names[value]}"
@@ -158,6 +234,13 @@ def _feature(live: Live, name: str, value: Any, *, is_label: bool) -> dict[str, 
         "long_text": long_text,
         "count": count,
     }
+
+
+def _text_of(value: Any) -> str:
+    """Return a value as text, or what it is if it is bytes."""
+    if isinstance(value, dict) and set(value) == _SUMMARY:
+        return f"{value['bytes']:,} bytes of {value['content']}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _hex(payload: bytes, start: int) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tfrtool.errors import TfrtoolError
-from tfrtool.inspection.table.record_query import Answer, Row, TableColumns, answer, columns_of
+from tfrtool.inspection.table.record_query import Answer, Row, ShownColumns, answer, columns_of
 from tfrtool.view.column_heads import column_heads
 from tfrtool.view.facets import list_facets
 from tfrtool.view.live import Live
@@ -91,7 +91,7 @@ def _item(
     }
 
 
-def _columns(live: Live) -> TableColumns:
+def _columns(live: Live) -> ShownColumns:
     """Return the columns; they are asked for again as rows double."""
     stage = -1 if live.found.table_done else live.found.table.rows.bit_length()
     if live.columns[0] != stage and live.found.table.pieces:

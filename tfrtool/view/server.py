@@ -1,6 +1,7 @@
 """The local server of the viewer: addresses, and how many requests run at once."""
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs, parse_qsl
 
 from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable, reason_of
 from tfrtool.images.pixels import encoded
+from tfrtool.inspection.extract.sounds import sound_file
 from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
 from tfrtool.inspection.table.record_query import select_records
 from tfrtool.view.guard import ACCEPT, HEADERS, LOCAL_ADDRESS, Guard
@@ -20,7 +22,8 @@ from tfrtool.view.overview_page import overview_page
 from tfrtool.view.page_address import PageAddress, number_of, parse_record_key
 from tfrtool.view.page_frame import progress
 from tfrtool.view.pieces import environment
-from tfrtool.view.record_page import LARGE, record_page
+from tfrtool.view.record_media import LARGE, LARGEST
+from tfrtool.view.record_page import record_page
 from tfrtool.view.records_page import records_page
 from tfrtool.view.steps import cameras_of, values_of
 
@@ -77,8 +80,8 @@ def application(live: Live) -> Any:
     def record(request: Request) -> Any:
         shard, number = (number_of(request.path_params[name]) for name in ("shard", "record"))
         query = request.query_params
-        start, step = (number_of(query.get(name, "0")) for name in ("hex", "step"))
-        return record_page(live, asked(query), shard, number, start, step)
+        start, step, of = (number_of(query.get(name, "0")) for name in ("hex", "step", "camera"))
+        return record_page(live, asked(query), shard, number, start, step, of)
 
     def picture(request: Request) -> Response:
         """Return an image or a mask, decoded and encoded again."""
@@ -92,7 +95,7 @@ def application(live: Live) -> Any:
             mask = mask_of(item.payload, roles, number_of(params["mask"]), LARGE)
             data = encoded(mask, exact=True)
         elif item is not None and box >= LARGE:
-            data = encoded(picture_of(item.payload, roles, LARGE, number))
+            data = encoded(picture_of(item.payload, roles, min(box, LARGEST), number))
         elif item is not None:
             data = encoded(thumbnail(item.payload, roles, max(box, 1)))
         return _image(data)
@@ -103,13 +106,29 @@ def application(live: Live) -> Any:
         cameras, item = cameras_of(live), live.reader.read(shard, offset)
         if cameras is None or item is None:
             raise IndexError("no picture")
-        return _image(encoded(cameras.picture(item.payload, number, step, LARGE)))
+        box = min(number_of(request.query_params.get("box", str(LARGE))), LARGE)
+        return _image(encoded(cameras.picture(item.payload, number, step, max(box, 1))))
 
     def step(request: Request) -> Response:
         """Return the values of a step."""
         shard, offset, number = _numbers(request.path_params, "shard offset step")
         item = live.reader.read(shard, offset)
         return JSONResponse([] if item is None else values_of(live, item.payload, number))
+
+    def sound(request: Request) -> Response:
+        """Return a sound of a record, or the part of it that is asked for."""
+        shard, offset, number = _numbers(request.path_params, "shard offset number")
+        item = live.reader.read(shard, offset)
+        try:
+            data, kind = sound_file(b"" if item is None else item.payload, live.found.root, number)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        part = re.fullmatch("bytes=([0-9]{1,12})-([0-9]{0,12})", request.headers.get("range", ""))
+        if part is None or int(part[1]) >= len(data):
+            return Response(data, media_type=kind, headers={"Accept-Ranges": "bytes"})
+        start, end = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
+        headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}"}
+        return Response(data[start : end + 1], 206, media_type=kind, headers=headers)
 
     def _image(data: bytes | None) -> Response:
         if data is None:
@@ -156,6 +175,7 @@ def application(live: Live) -> Any:
             Route("/image/{shard}/{offset}", endpoint(picture)),
             Route("/camera/{shard}/{offset}/{camera}/{step}", endpoint(camera)),
             Route("/step/{shard}/{offset}/{step}", endpoint(step)),
+            Route("/sound/{shard}/{offset}/{number}", endpoint(sound)),
             Route("/mask/{shard}/{offset}/{mask}", endpoint(picture)),
             Route("/marks", change_marks, methods=["POST"]),
             Route("/marked.txt", endpoint(marks_file)),

@@ -1,9 +1,10 @@
 """The images of the steps of an episode: of each item of a list of structs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tfrtool.examples.arrow.columns import LISTS
 from tfrtool.examples.example import DType, Feature, PayloadKind, decode_example
 from tfrtool.examples.fields import Encoding, Field, Kind, ListOf, Struct, Values, leaves_of
 from tfrtool.images.pixels import Picture, decode_picture, draw_pixels
@@ -15,19 +16,21 @@ _BRIGHTEST = 255
 
 
 class StepCameras(NamedTuple):
-    """A list of structs that have images.
+    """A list of structs that have images, or the feature lists of a SequenceExample.
 
     Attributes:
         path: the names that lead to the list.
         images: the stored features with the images of all steps, by their paths.
         shapes: the height, width and channels of those that are pixels, by the same paths.
         others: the paths of what else a step has.
+        is_sequence: whether the records are SequenceExamples.
     """
 
     path: tuple[str, ...]
     images: tuple[str, ...]
     shapes: Mapping[str, tuple[int, int, int]]
     others: tuple[str, ...]
+    is_sequence: bool = False
 
     @property
     def name(self) -> str:
@@ -56,8 +59,19 @@ class StepCameras(NamedTuple):
                 return cls(path, tuple(images), shapes, others)
         return None
 
+    @classmethod
+    def of_feature_lists(cls, root: Struct, images: Collection[str]) -> "StepCameras | None":
+        """Return the feature lists in a tree, some of which are images; None without any."""
+        lists = root.fields.get(LISTS)
+        names = [*lists.fields] if isinstance(lists, Struct) else []
+        cameras = tuple(f"{LISTS}/{name}" for name in names if name in images)
+        others = tuple(f"{LISTS}/{name}" for name in names if name not in images)
+        return cls((LISTS,), cameras, {}, others, is_sequence=True) if cameras else None
+
     def count(self, payload: bytes) -> int:
-        """Return the number of steps of a record; `ValueError` if it is no Example."""
+        """Return the number of steps of a record; `ValueError` if it is of another kind."""
+        if self.is_sequence:
+            return max(len(self._frames(payload, path)) for path in self.images)
         features = decode_example(payload, PayloadKind.EXAMPLE).features
         image = features.get(self.images[0])
         size = math.prod(self.shapes.get(self.images[0], ()))
@@ -68,11 +82,16 @@ class StepCameras(NamedTuple):
 
         `IndexError` if there is no such camera.
         """
+        path = self.images[camera]
         try:
+            if self.is_sequence:
+                frames = self._frames(payload, path)[step : step + 1]
+                first = frames[0].values[:1] if frames else ()
+                encoded = next(iter(first), None)
+                return decode_picture(encoded, box) if isinstance(encoded, bytes) else _NO_STEP
             features = decode_example(payload, PayloadKind.EXAMPLE).features
         except ValueError:
             return _NO_STEP
-        path = self.images[camera]
         image = features.get(path, _NO_FEATURE)
         if (shape := self.shapes.get(path)) is not None:
             size = math.prod(shape)
@@ -83,6 +102,10 @@ class StepCameras(NamedTuple):
             return draw_pixels(bytes(pixels), shape, box)  # type: ignore[arg-type]
         value = image.values[step] if step < len(image.values) else None
         return decode_picture(value, box) if isinstance(value, bytes) else _NO_STEP
+
+    def _frames(self, payload: bytes, path: str) -> Sequence[Feature]:
+        example = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE)
+        return example.feature_lists.get(path.removeprefix(f"{LISTS}/"), ())
 
 
 def _is_image(values: Values) -> bool:

@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -14,13 +16,33 @@ from tfrtool.images.pixels import Picture, decode_picture
 from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 from tfrtool.storage.limits import MAX_MASKS_DRAWN
 
+_OBJECT_FEATURE = re.compile(r"(^|/)objects?/")
+"""Names of features of objects, whose images are masks."""
+
 MAX_OBJECTS = 1000
 """Objects that are shown of one image."""
 
 
+def all_pictures(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[str, str, Picture]]:
+    """Draw the images of all features of a record; see `pictures_of`.
+
+    The index begins with the feature's name if there are several.
+    """
+    others = [name for name in roles.others if not _OBJECT_FEATURE.search(name)]
+    if not others:
+        yield from pictures_of(payload, roles, box)
+        return
+    for name in (roles.image, *others):
+        array = roles.array if name == roles.image else None
+        one = replace(roles, image=name, array=array)
+        for label, where, picture in pictures_of(payload, one, box):
+            if name == roles.image or picture.problem is None:
+                yield label, f"{name}{where}", picture
+
+
 def picture_of(payload: bytes, roles: ImageRoles, box: int, number: int = 0) -> Picture:
     """Return one of a record's images, at most ``box`` pixels wide and high."""
-    found = islice(pictures_of(payload, roles, box), number, None)
+    found = islice(all_pictures(payload, roles, box), number, None)
     _, _, picture = next(found, ("", "", Picture(problem="no such image")))
     return picture
 

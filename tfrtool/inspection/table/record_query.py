@@ -140,7 +140,7 @@ class Answer(NamedTuple):
     value_facets: dict[str, list[tuple[str | None, int]]] = {}  # noqa: RUF012
 
 
-class TableColumns(NamedTuple):
+class ShownColumns(NamedTuple):
     """The columns of a table.
 
     Attributes:
@@ -466,6 +466,20 @@ def _counted(query: RecordQuery, question: Question, value: str) -> list[tuple[A
     )
 
 
+def position_of(table: RecordTable, question: Question, record: RecordKey) -> int | None:
+    """Return which one of the records of a question a record is, from 0; None if it is none."""
+    query = query_of(table)
+    rows = (
+        f'SELECT "#shard" AS shard, _record AS record, row_number() OVER ({query.order(question)}) '
+        f"AS number FROM records {query.matching(question)}"
+    )
+    found = query.fetch(
+        "SELECT number - 1 FROM ({}) WHERE shard = {} AND record = {}".format(rows, *record),
+        question.where,
+    )
+    return found[0][0] if found else None
+
+
 def typed_values(
     _: RecordTable, payload: bytes, columns: FeatureColumns, most: int
 ) -> dict[str, Any] | str:
@@ -481,9 +495,16 @@ def step_values(
     root = only_fields(columns.root, cameras.others)
     if not isinstance(root, Struct):
         return []
-    table, rejected = FeatureColumns.of(root).decode([payload])
+    table, rejected = replace(columns, root=root).decode([payload])
     if rejected:
         return [("", why) for why in rejected.values()]
+    if cameras.is_sequence:
+        lists = table.column(cameras.name)
+        names = [one.name for one in lists.type]
+        steps = [one.flatten().slice(step, 1) for one in lists.flatten()]
+        steps = [one if len(one) else pa.nulls(1, one.type) for one in steps]
+        (row,) = PayloadJson(most=_LONGEST_LIST).rows(pa.RecordBatch.from_arrays(steps, names))
+        return [*_texts_of(row)]
     array = table.column(cameras.path[0])
     for name in cameras.path[1:]:
         array = array.field(name)
@@ -515,11 +536,11 @@ def select_records(
     return query.fetch(f"SELECT {ORDER} FROM records {where} {rest}", question.where)
 
 
-def columns_of(table: RecordTable) -> TableColumns:
+def columns_of(table: RecordTable) -> ShownColumns:
     """Return the columns of a table."""
     query = query_of(table)
     shown, names = list(query.shown), list(query.quoted)
-    return TableColumns(shown, names, _example_conditions(query), _facet_columns(query))
+    return ShownColumns(shown, names, _example_conditions(query), _facet_columns(query))
 
 
 def _facet_columns(query: RecordQuery) -> list[str]:

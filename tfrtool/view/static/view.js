@@ -33,22 +33,69 @@ if (marks) {
 }
 
 // Switches of the image stay as they are from record to record
-for (const input of document.querySelectorAll("figure input")) {
-  const key = input.type === "radio" ? `${input.name} ${input.value}` : input.name;
-  const kept = sessionStorage.getItem(key);
+const inputs = [...document.querySelectorAll(".media input:not([type=range], [type=hidden])")];
+const keyOf = (input) => (input.type === "radio" ? `${input.name} ${input.value}` : input.name);
+function apply() {
+  for (const input of inputs) if (input.dataset.shows !== undefined) {
+    for (const group of input.closest("figure").querySelectorAll("[data-class]"))
+      if (group.dataset.class === input.dataset.shows) group.toggleAttribute("hidden", !input.checked);
+  }
+  const isZoomed = document.querySelector(".z0:not(:checked)");
+  if (isZoomed) for (const image of document.querySelectorAll("[data-full]")) {
+    image.src = image.dataset.full; // all its pixels
+    image.removeAttribute("data-full");
+  }
+}
+for (const input of inputs) {
+  const kept = sessionStorage.getItem(keyOf(input));
   if (kept !== null) input.checked = kept === "true";
   input.addEventListener("change", () => {
-    for (const one of document.querySelectorAll(`figure input[name=${input.name}]`))
-      sessionStorage.setItem(one.type === "radio" ? `${one.name} ${one.value}` : one.name, one.checked);
+    for (const one of inputs) if (one.name === input.name) sessionStorage.setItem(keyOf(one), one.checked);
+    apply();
   });
+}
+for (const list of document.querySelectorAll(".classes")) list.hidden = false;
+apply();
+
+// Images: the wheel zooms around the pointer, and dragging moves
+const levels = [...document.querySelectorAll(".zoom input")];
+let lastWheel = 0;
+for (const frame of document.querySelectorAll(".frame")) {
+  frame.addEventListener("wheel", (event) => {
+    if (event.ctrlKey) return;
+    const at = levels.findIndex((level) => level.checked), next = levels[at + (event.deltaY < 0 ? 1 : -1)];
+    if (!next && at === 0) return; // the page scrolls
+    event.preventDefault();
+    if (!next || event.timeStamp - lastWheel < 150) return;
+    lastWheel = event.timeStamp;
+    const image = frame.querySelector("img"), before = image.getBoundingClientRect();
+    const [x, y] = [(event.clientX - before.left) / before.width, (event.clientY - before.top) / before.height];
+    next.click();
+    const after = image.getBoundingClientRect();
+    frame.scrollLeft += after.left + x * after.width - event.clientX;
+    frame.scrollTop += after.top + y * after.height - event.clientY;
+  }, { passive: false });
+  frame.addEventListener("dragstart", (event) => event.preventDefault());
+  frame.addEventListener("pointerdown", (event) => {
+    if (event.button || event.pointerType === "touch") return;
+    frame.setPointerCapture(event.pointerId);
+    frame.classList.add("dragged");
+  });
+  frame.addEventListener("pointermove", (event) => {
+    if (!frame.classList.contains("dragged")) return;
+    frame.scrollLeft -= event.movementX;
+    frame.scrollTop -= event.movementY;
+  });
+  for (const end of ["pointerup", "pointercancel"]) frame.addEventListener(end, () => frame.classList.remove("dragged"));
 }
 
 // Steps: only the images of the step, and then those next to it, are loaded
 const steps = $("steps");
 if (steps) {
   const slider = steps.querySelector("[name=step]"), figures = [...steps.querySelectorAll("figure")];
+  const body = steps.querySelector("tbody"), last = Number(slider.max);
   let shown = Number(slider.value), busy = false;
-  const loaded = new Map([[shown, [...steps.querySelectorAll("img")]]]);
+  const loaded = new Map([[shown, figures.map((figure) => figure.querySelector("img"))]]);
   const load = (step) => {
     if (!loaded.has(step)) loaded.set(step, figures.map((figure) => {
       const image = new Image();
@@ -60,15 +107,24 @@ if (steps) {
   };
   const loadNext = () => {
     for (const step of loaded.keys()) if (Math.abs(step - shown) > 1) loaded.delete(step);
-    for (const step of [shown + 1, shown - 1]) if (step >= 0 && step <= Number(slider.max)) load(step);
+    for (const step of [shown + 1, shown - 1]) if (step >= 0 && step <= last) load(step);
   };
-  const row = ([name, text]) => {
-    const line = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
+  const cellOf = (name) => {
+    const known = [...body.rows].find((row) => row.cells[0].textContent === name);
+    if (known) return known.cells[1];
+    const row = body.insertRow(), head = document.createElement("th");
     head.scope = "row";
     head.textContent = name;
-    cell.textContent = text;
-    line.append(head, cell);
-    return line;
+    row.append(head);
+    return row.insertCell();
+  };
+  const tell = (values) => {
+    for (const row of body.rows) row.cells[1].textContent = "";
+    for (const [name, text] of values) cellOf(name).textContent = text;
+    for (const mark of body.querySelectorAll(".now")) mark.setAttribute("x", Math.max(160 * shown / Math.max(last, 1) - 0.5, 0));
+    for (const link of steps.querySelectorAll(".film a"))
+      if (Number(link.dataset.step) === shown) link.setAttribute("aria-current", "step");
+      else link.removeAttribute("aria-current");
   };
   async function show() {
     if (busy) return; // what the slider says in the end is shown
@@ -80,7 +136,7 @@ if (steps) {
       const values = answer !== null && answer.ok ? await answer.json() : [["", "The values can't be read."]];
       await Promise.all(images.map((image) => image.decode().catch(() => null)));
       figures.forEach((figure, number) => figure.querySelector("img").replaceWith(images[number]));
-      steps.querySelector("tbody").replaceChildren(...values.map(row));
+      tell(values);
       steps.querySelector("output").textContent = step;
     }
     busy = false;
@@ -88,6 +144,18 @@ if (steps) {
   }
   steps.querySelector("button").hidden = true;
   slider.addEventListener("input", show);
+  steps.querySelector("select")?.addEventListener("change", (event) => {
+    const base = figures[Number(event.target.value)].dataset.base;
+    for (const link of steps.querySelectorAll(".film a"))
+      link.querySelector("img").src = `${base}${link.dataset.step}?box=120`;
+  });
+  steps.querySelector(".film").addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (!link || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    slider.value = link.dataset.step;
+    show();
+  });
   loadNext();
 }
 
@@ -95,9 +163,11 @@ if (matchMedia("(max-width: 700px)").matches) document.querySelector(".facets de
 
 // Keys
 const items = [...document.querySelectorAll(".item")];
+const left = document.getElementById(location.hash.slice(1))?.closest(".item"); // the record that was left
+if (left) addEventListener("load", () => setTimeout(() => left.querySelector("a").focus()));
 document.querySelector("select[name=sort]")?.addEventListener("change", (event) => event.target.form.requestSubmit());
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox]), select, pre, .frame")) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox], [type=radio]), select, pre, audio")) return;
   const at = items.findIndex((item) => item.contains(document.activeElement));
   if (event.key === "m") (at < 0 ? marks?.querySelector(":not(.item) > .check > [name=mark]") : items[at].querySelector("[name=mark]"))?.click();
   const rel = { ArrowLeft: "prev", ArrowRight: "next", Escape: "up" }[event.key];

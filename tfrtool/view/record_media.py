@@ -1,0 +1,80 @@
+"""The images and sounds of one record, as its page shows them."""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tfrtool.errors import printable
+from tfrtool.examples.example import Feature, PayloadKind, decode_example
+from tfrtool.examples.objects.read_objects import ReadObject, read_objects
+from tfrtool.inspection.extract.sounds import sounds_of
+from tfrtool.inspection.pictures.objects import MAX_OBJECTS, all_pictures, hue_of, masks_of
+from tfrtool.inspection.table.record_query import Row
+from tfrtool.view.live import Live
+from tfrtool.view.page_address import picture_url
+from tfrtool.view.pieces import short
+
+LARGE, LARGEST = 2048, 8192
+"""Longest side of the image of a record, in pixels, as the page opens and once it is zoomed."""
+
+_MASKS, _PICTURES, _CLASSES = 50, 64, 30
+
+
+def pictures_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, Any]]:
+    """Return what a page shows of the images of a record."""
+    roles = live.found.roles(row.shard)
+    objects = read_objects(_features_of(payload), roles.object_names, MAX_OBJECTS)
+    shown = []
+    for number, (label, where, one) in enumerate(all_pictures(payload, roles, 1)):
+        if number == _PICTURES:
+            break
+        boxes = [] if number else _boxes(objects.objects, one.width, one.height)
+        masks = range(0 if number else min(len(masks_of(objects)), _MASKS))
+        counts = Counter(box["text"] for box in boxes)
+        colours = {box["text"]: box["colour"] for box in boxes}
+        classes = [
+            {"text": text, "count": count, "colour": colours[text]}
+            for text, count in counts.most_common(_CLASSES)
+        ]
+        src = f"{picture_url(row, LARGE)}&image={number}"
+        shown.append(
+            {
+                "picture": one,
+                "src": src,
+                "full": src.replace(f"box={LARGE}", f"box={LARGEST}"),
+                "is_reduced": max(one.width, one.height) > LARGE,
+                "label": " ".join(map(printable, filter(None, (label, where, one.size)))),
+                "font": one.width / (16 if one.width < 256 else 48),
+                "boxes": boxes,
+                "classes": classes if len(boxes) > 1 else [],
+                "masks": [f"/mask/{row.shard}/{row.offset}/{n}" for n in masks],
+            }
+        )
+    return shown
+
+
+def sounds_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, str]]:
+    """Return the names and addresses of the sounds of a record."""
+    return [
+        {"name": short(one.name), "src": f"/sound/{row.shard}/{row.offset}/{number}"}
+        for number, one in enumerate(sounds_of(payload, live.found.root))
+    ]
+
+
+def _features_of(payload: bytes) -> Mapping[str, Feature]:
+    with suppress(ValueError):  # of another kind
+        return decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
+    return {}
+
+
+def _boxes(objects: tuple[ReadObject, ...], width: int, height: int) -> list[dict[str, Any]]:
+    """Return the boxes of objects, in pixels."""
+    return [
+        {"x": x0 * width, "y": y0 * height, "width": (x1 - x0) * width, "colour": hue_of(one),
+         "height": (y1 - y0) * height, "text": printable(one.title) or str(number)}
+        for number, one in enumerate(objects, 1)
+        if one.can_be_drawn
+        for x0, y0, x1, y1 in [one.box]
+        if x0 < x1 and y0 < y1
+    ]  # fmt: skip
