@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import re
 import wave
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from tests.examples.strategies import entry, raw_example, string
 from tests.features.ranking_records import QUERIES, elwc, ranking_shard
 from tests.photos import image_bytes
 from tests.view.asking import ask
-from tests.view.test_pages import EVIL, Open, Viewer, open_viewer
+from tests.view.test_pages import EVIL, Open, Page, Viewer, open_viewer
 from tfrtool.examples.example import DType, Feature
+from tfrtool.records.framing import frame
 from tfrtool.view.server import application
 
 __all__ = ["open_viewer"]
@@ -93,6 +96,49 @@ def test_all_images_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
     shown = [one for one in page.sources if one.startswith("/image")]
     sizes = [Image.open(io.BytesIO(viewer.bytes(one).body)).size for one in shown]
     assert sizes == [(20, 10), (30, 10)]
+
+
+def _marked(page: Page) -> tuple[str, str]:
+    """Return the offset of the line with the marked bytes, and these bytes."""
+    (line,) = [one for one in page.html.splitlines() if "<mark>" in one and "wrong" not in one]
+    (marked,) = re.findall("<mark>(.*?)</mark>", line)
+    return re.sub("<[^>]*>", "", line)[:8], marked
+
+
+def test_damaged_bytes_are_marked(tmp_path: Path, open_viewer: Open) -> None:
+    """A flipped bit is marked where it is, otherwise the checksum or the length that is wrong."""
+    rows = [tfrtool.encode_example({"n": n, "x": "y" * 3000}) for n in range(4)]
+    shard = write_foreign(tmp_path / "a", [rows]) / "part-00000-of-00001.tfrecord"
+    data, size = bytearray(shard.read_bytes()), len(frame(rows[0]))
+    data[2000] ^= 4  # one bit of record 0
+    data[size + 500 : size + 502] = b"zz"  # some bytes of record 1
+    data[3 * size] ^= 1  # the length of record 3
+    shard.write_bytes(data)
+    viewer = open_viewer(shard)
+    first = viewer.get("/record/0/0")
+    assert _marked(first) == (f"{2000 // 16 * 16:08x}", f"{data[2000]:02x}")
+    assert "more bytes" in first.text
+    crc = 2 * size - 4
+    assert _marked(viewer.get("/record/0/1"))[1].startswith(f"{data[crc]:02x}")
+    overview = viewer.get("/overview")
+    page = viewer.get(overview.links[f"{3 * size:,}"])
+    assert "length-crc" in page.text
+    assert _marked(page)[1] == f"{data[3 * size]:02x}"
+    assert "3 of 3 Previous" in page.text
+    assert viewer.bytes("/damage/0/1").status == 404
+
+
+def test_bytes_of_damaged_gzip_are_what_can_be_unpacked(tmp_path: Path, open_viewer: Open) -> None:
+    """The page shows the bytes before the damage."""
+    data = gzip.compress(b"".join(frame(tfrtool.encode_example({"n": n})) for n in range(40)))
+    shard = tmp_path / "a.tfrecord.gz"
+    shard.write_bytes(data[:-30])
+    viewer = open_viewer(shard)
+    links = viewer.get("/overview").links
+    (address,) = [one for one in links.values() if one.startswith("/damage")]
+    page = viewer.get(address)
+    assert "decompression" in page.text
+    assert "what is wrong" in page.text
 
 
 @pytest.mark.parametrize(

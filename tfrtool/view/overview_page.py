@@ -14,6 +14,7 @@ def overview_page(live: Live) -> str:
             lambda row: picture_url(row, THUMBS["s"]),
             lambda shard, record: f"/record/{shard}/{record}",
             lambda **filters: asked.url(**filters),
+            lambda shard, offset: f"/damage/{shard}/{offset}",
         )
         shown = {name: section(name, live.found, links) for name in SECTIONS}
         live.overview = live.version, {name: html for name, html in shown.items() if html}

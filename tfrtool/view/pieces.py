@@ -58,11 +58,13 @@ class Links:
         picture: returns the address of the thumbnail of a row, or the picture itself.
         record: returns the address of a record, by shard and number; None without a server.
         records: returns the address of the records with these filters.
+        damage: returns the address of a fault, by shard and offset; None without a server.
     """
 
     picture: Callable[[Row], str | None]
     record: Callable[[int, int], str | None] = lambda _shard, _record: None
     records: Callable[..., str | None] = lambda **_filters: None
+    damage: Callable[[int, int], str | None] = lambda _shard, _offset: None
 
 
 @cache
@@ -210,8 +212,17 @@ def _health(found: Findings, links: Links) -> dict[str, Any] | None:
         (one.path, "unreadable", None, None, one.error or "", None) for one in verdict.unreadable
     ]
     copies = verdict.duplicates or Duplicates()
+    damaged = {(one.path, fault.offset) for one in verdict.shards for fault in one.faults}
+
+    def damage(path: AnyPath, offset: int | None) -> str | None:
+        is_known = offset is not None and path in number and (path, offset) in damaged
+        return links.damage(number[path], offset) if is_known else None  # type: ignore[arg-type]
+
     return {
-        "faults": [(*fault, record(fault[0], fault[2])) for fault in faults[:_FAULTS]],
+        "faults": [
+            (*fault, record(fault[0], fault[2]), damage(fault[0], fault[3]))
+            for fault in faults[:_FAULTS]
+        ],
         "more": verdict.n_problems - copies.spoiled - len(faults[:_FAULTS]),
         "groups": [
             (one, [(copy, record(copy.path, copy.record)) for copy in one.copies[:4]])

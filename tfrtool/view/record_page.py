@@ -17,6 +17,7 @@ from tfrtool.inspection.table.record_query import (
     position_of,
     typed_values,
 )
+from tfrtool.view.damaged_bytes import damaged_bytes, faults_of
 from tfrtool.view.live import Live
 from tfrtool.view.page_address import PageAddress, number_of
 from tfrtool.view.page_frame import render_page
@@ -43,14 +44,8 @@ def record_page(
     near = _find_neighbours(live, asked, (shard, record))
     item = live.reader.read(shard, row.offset)
     payload = b"" if item is None else item.payload
-    verdicts = () if found.verdict is None else found.verdict.shards
-    faults = [
-        fault
-        for one in verdicts
-        if one.path == found.paths[shard]
-        for fault in one.faults
-        if fault.record == record
-    ]
+    faults = [fault for fault in faults_of(live, shard) if fault.record == record]
+    wrong = [fault for fault in faults if fault.offset == row.offset]
     page, around = near.number // near.asked.count + 1, near.asked
     here = around.url(f"/record/{shard}/{record}", n=near.number)
     return render_page(
@@ -78,6 +73,7 @@ def record_page(
         asked=asked,
         **_content(live, row, payload, step, camera),
         hex=_hex(payload, start),
+        damage=damaged_bytes(live, shard, wrong[0]) if wrong and item is None else None,
     )
 
 

@@ -16,6 +16,7 @@ from tfrtool.images.pixels import encoded
 from tfrtool.inspection.extract.sounds import sound_file
 from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
 from tfrtool.inspection.table.record_query import select_records
+from tfrtool.view.damaged_bytes import damage_page
 from tfrtool.view.guard import ACCEPT, HEADERS, LOCAL_ADDRESS, Guard
 from tfrtool.view.live import Live
 from tfrtool.view.overview_page import overview_page
@@ -82,6 +83,10 @@ def application(live: Live) -> Any:
         query = request.query_params
         start, step, of = (number_of(query.get(name, "0")) for name in ("hex", "step", "camera"))
         return record_page(live, asked(query), shard, number, start, step, of)
+
+    def damage(request: Request) -> Any:
+        shard, offset = _numbers(request.path_params, "shard offset")
+        return damage_page(live, shard, offset)
 
     def picture(request: Request) -> Response:
         """Return an image or a mask, decoded and encoded again."""
@@ -172,6 +177,7 @@ def application(live: Live) -> Any:
             Route("/", endpoint(lambda request: records_page(live, asked(request.query_params)))),
             Route("/overview", endpoint(lambda _: overview_page(live))),
             Route("/record/{shard}/{record}", endpoint(record)),
+            Route("/damage/{shard}/{offset}", endpoint(damage)),
             Route("/image/{shard}/{offset}", endpoint(picture)),
             Route("/camera/{shard}/{offset}/{camera}/{step}", endpoint(camera)),
             Route("/step/{shard}/{offset}/{step}", endpoint(step)),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from tfrtool.errors import ShardError, os_errors_as
-from tfrtool.records.compression import Compression, detect_compression
+from tfrtool.records.compression import Compression, Inflater, detect_compression
 from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_records
 from tfrtool.records.stream import open_shard
@@ -14,7 +14,7 @@ from tfrtool.storage.remote_path import AnyPath
 _MOST_RECENT = 200
 """Records that are kept, of up to `_LARGEST` bytes each."""
 
-_LARGEST = 1024 * 1024
+_LARGEST, _BLOCK = 1024 * 1024, 1024 * 1024
 
 
 class OffsetReader:
@@ -50,6 +50,24 @@ class OffsetReader:
                 if is_plain or following > _MOST_RECENT // 2 or (found is None and following):
                     break
         return found
+
+    def read_bytes(self, shard: int, offset: int, size: int) -> bytes:
+        """Return the bytes at an offset of the uncompressed shard, whatever they are.
+
+        There are fewer at its end, or where compressed data is damaged.
+        """
+        path = self._shards[shard]
+        with os_errors_as(ShardError, path), open_shard(path) as file:
+            form = detect_compression(file)
+            if form is Compression.NONE:
+                file.seek(offset)
+                return file.read(size)
+            file.seek(0)
+            inflater, skipped, found = Inflater(file, form), 0, bytearray()
+            while len(found) < size and (part := inflater.read(_BLOCK)):
+                found += part[max(offset - skipped, 0) :]
+                skipped += len(part)
+            return bytes(found[:size])
 
     def _keep(self, key: tuple[int, int], record: Record) -> None:
         with self._lock:

@@ -95,7 +95,7 @@ class Causes:
             if self._text_mode is not None:
                 return self._text_mode
             self._looks -= 1
-            flip = self._flipped_bit(fault) if self._looks >= 0 else None
+            flip = self.flipped_bit(fault) if self._looks >= 0 else None
             if flip is not None:
                 return (
                     f"one bit is flipped (bit {flip[1]} of the byte at offset {flip[0]:,}) and the "
@@ -152,8 +152,13 @@ class Causes:
             )
         return None
 
-    def _flipped_bit(self, fault: Fault) -> tuple[int, int] | None:
-        """Return where the one bit is that is wrong, in the file and in its byte."""
+    def flipped_bit(self, fault: Fault) -> tuple[int, int] | None:
+        """Return where the one bit is that is wrong, in the file and in its byte.
+
+        None if it isn't a single bit of an uncompressed shard, or no checksum is wrong.
+        """
+        if not self._is_plain or fault.kind not in (FaultKind.LENGTH_CRC, FaultKind.PAYLOAD_CRC):
+            return None
         start, header = fault.offset, self._read(fault.offset, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             return None
