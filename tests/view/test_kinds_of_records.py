@@ -62,7 +62,7 @@ def test_documents_of_a_query_are_rows(tmp_path: Path, open_viewer: Open) -> Non
     page = viewer.get("/record/0/2")
     assert 'examples: 2 items # grade title score 0 2 ["c"] 1 1 [] 1.5' in page.text
     table = viewer.get("/")
-    assert "#0 #0 q0 1 item" in table.text
+    assert "queries.tfrecord:0 q0 1 item" in table.text
     assert viewer.get("/", where="examples[1].grade = 2").values["seen"] == ["0/2"]
 
 

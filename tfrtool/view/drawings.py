@@ -84,16 +84,16 @@ def bars(
 def lines(series: Sequence[Sequence[float]], step: int, count: int) -> Markup:
     """Draw a line for each series of finite numbers, and where a step is."""
     width, height = 160, 28
-    known = [value for one in series for value in one if math.isfinite(value)]
+    known = [value for values in series for value in values if math.isfinite(value)]
     if not known:
         return Markup("")
     low, high = min(known), max(known)
     scale, across = (height - 2) / ((high - low) or 1), width / max(count - 1, 1)
     parts = [_rect(max(step * across - 0.5, 0), 0, 1, height, classes="now")]
-    for colour, one in enumerate(series):
+    for colour, values in enumerate(series):
         points = " ".join(
             f"{n * across:.1f},{height - 1 - (value - low) * scale:.1f}"
-            for n, value in enumerate(one)
+            for n, value in enumerate(values)
             if math.isfinite(value)
         )
         line = Markup('<polyline class="c{}" points="{}"/>').format(colour % COLOURS, points)

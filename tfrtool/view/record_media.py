@@ -26,10 +26,10 @@ def pictures_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, Any]]
     roles = live.found.roles(row.shard)
     objects = read_objects(_features_of(payload), roles.object_names, MAX_OBJECTS)
     shown = []
-    for number, (label, where, one) in enumerate(all_pictures(payload, roles, 1)):
+    for number, (label, where, picture) in enumerate(all_pictures(payload, roles, 1)):
         if number == _PICTURES:
             break
-        boxes = [] if number else _boxes(objects.objects, one.width, one.height)
+        boxes = [] if number else _boxes(objects.objects, picture.width, picture.height)
         masks = range(0 if number else min(len(masks_of(objects)), _MASKS))
         counts = Counter(box["text"] for box in boxes)
         colours = {box["text"]: box["colour"] for box in boxes}
@@ -40,12 +40,12 @@ def pictures_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, Any]]
         src = f"{picture_url(row, LARGE)}&image={number}"
         shown.append(
             {
-                "picture": one,
+                "picture": picture,
                 "src": src,
                 "full": src.replace(f"box={LARGE}", f"box={LARGEST}"),
-                "is_reduced": max(one.width, one.height) > LARGE,
-                "label": " ".join(map(printable, filter(None, (label, where, one.size)))),
-                "font": one.width / (16 if one.width < 256 else 48),
+                "is_reduced": max(picture.width, picture.height) > LARGE,
+                "label": " ".join(map(printable, filter(None, (label, where, picture.size)))),
+                "font": picture.width / (28 if picture.width < 256 else 48),
                 "boxes": boxes,
                 "classes": classes if len(boxes) > 1 else [],
                 "masks": [f"/mask/{row.shard}/{row.offset}/{n}" for n in masks],

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfrtool.errors import TfrtoolError
 from tfrtool.inspection.table.record_query import Answer, Row, ShownColumns, answer, columns_of
+from tfrtool.inspection.table.record_table import OBJECT_CLASSES
 from tfrtool.view.column_heads import column_heads
 from tfrtool.view.facets import list_facets
 from tfrtool.view.live import Live
@@ -24,11 +25,11 @@ def records_page(live: Live, asked: PageAddress) -> str:
     first = (asked.page - 1) * asked.count
     known = _columns(live)
     most = len(known.shown) if asked.parameters.get("all") == "columns" else _COLUMNS
-    file_name = found.roles(0).name
+    file_name, in_classes = found.roles(0).name, {found.label, *OBJECT_CLASSES}
     options = {
         "columns": known.shown[:most] if asked.as_table else [file_name or ""],
         "facets": True,
-        "value_facets": [name for name in known.facets if name != live.found.label],
+        "value_facets": [name for name in known.facets if name not in in_classes],
     }
     for _ in range(2 * bool(found.table.pieces)):
         try:

@@ -34,8 +34,8 @@ def all_pictures(payload: bytes, roles: ImageRoles, box: int) -> Iterator[tuple[
         return
     for name in (roles.image, *others):
         array = roles.array if name == roles.image else None
-        one = replace(roles, image=name, array=array)
-        for label, where, picture in pictures_of(payload, one, box):
+        of_name = replace(roles, image=name, array=array)
+        for label, where, picture in pictures_of(payload, of_name, box):
             if name == roles.image or picture.problem is None:
                 yield label, f"{name}{where}", picture
 

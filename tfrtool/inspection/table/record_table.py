@@ -44,7 +44,7 @@ _ROWS, _FIRST_ROWS = 16384, 100
 
 _MOST_CLASSES = 100
 
-_OBJECT_CLASSES = ("image/object/class/text", "image/object/class/label", "objects/label")
+OBJECT_CLASSES = ("image/object/class/text", "image/object/class/label", "objects/label")
 """Features with the classes of objects, the first one that a record has."""
 
 UNREADABLE_IMAGE = "image"
@@ -300,7 +300,7 @@ def _values(
         types = {name: array.type for name, array in arrays.items()}
     else:
         names = [name for name in declared.names if name != roles.image][:MAX_COLUMNS]
-        columns = declared.narrowed({*names, *_OBJECT_CLASSES, roles.label or ""})
+        columns = declared.narrowed({*names, *OBJECT_CLASSES, roles.label or ""})
         arrays, unfit = _decoded(path, records, columns)
         for name, item in zip(columns.names, columns.root.fields.values(), strict=True):
             if name in arrays:
@@ -408,7 +408,7 @@ def _classes(arrays: Mapping[str, pa.Array], roles: ImageRoles) -> list[list[str
     source = roles.label if roles.label in arrays else None
     if source is None:
         names = roles.object_names
-        known = (*_OBJECT_CLASSES, "label") if roles.has_boxes else ()
+        known = (*OBJECT_CLASSES, "label") if roles.has_boxes else ()
         source = next((name for name in known if name in arrays), None)
     if source is None:
         return []

@@ -118,7 +118,7 @@ if (steps) {
     row.append(head);
     return row.insertCell();
   };
-  const tell = (values) => {
+  const update = (values) => {
     for (const row of body.rows) row.cells[1].textContent = "";
     for (const [name, text] of values) cellOf(name).textContent = text;
     for (const mark of body.querySelectorAll(".now")) mark.setAttribute("x", Math.max(160 * shown / Math.max(last, 1) - 0.5, 0));
@@ -136,7 +136,7 @@ if (steps) {
       const values = answer !== null && answer.ok ? await answer.json() : [["", "The values can't be read."]];
       await Promise.all(images.map((image) => image.decode().catch(() => null)));
       figures.forEach((figure, number) => figure.querySelector("img").replaceWith(images[number]));
-      tell(values);
+      update(values);
       steps.querySelector("output").textContent = step;
     }
     busy = false;
