@@ -4,9 +4,6 @@ import math
 from codecs import getincrementaldecoder
 from itertools import chain, islice
 
-from google.protobuf.message import DecodeError
-
-from tfrtool.examples.example import knows_all_fields, parse_message
 from tfrtool.records.wire import read_fields, read_tensor
 from tfrtool.storage.image_brand import BRAND_BYTES, image_brand
 
@@ -178,11 +175,15 @@ def _describe_message(value: bytes) -> str | None:
             return None
         name = _describe_example(value)
         return "ExampleListWithContext" if name is None and _is_example_list(value) else name
-    except (ValueError, DecodeError):
+    except ValueError:
         return None
 
 
 def _describe_example(value: bytes) -> str | None:
+    from google.protobuf.message import DecodeError  # most values need no protobuf
+
+    from tfrtool.examples.example import knows_all_fields, parse_message
+
     try:
         message = parse_message(value)
     except DecodeError:

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from tfrtool.errors import UsageError
-from tfrtool.examples.fields import Values
+
+if TYPE_CHECKING:
+    from tfrtool.examples.fields import Values
 
 _EXPECTED = "NAME:TYPE, such as image:raw:uint8[@height,@width,3] or steps/action:float32[7]"
 
@@ -24,7 +27,7 @@ def parse_type_options(texts: Iterable[str]) -> dict[str, str]:
                 break
         if not name or not word:
             raise UsageError(f"invalid --type {text[:100]!r}", expected=_EXPECTED)
-        Values.parse(word)
+        _parsed(word)
         if types.setdefault(name, word) != word:
             raise UsageError(f"two types of {name[:100]!r}: {types[name]} and {word}"[:300])
     return types
@@ -32,19 +35,25 @@ def parse_type_options(texts: Iterable[str]) -> dict[str, str]:
 
 def _is_type(word: str) -> bool:
     try:
-        Values.parse(word)
+        _parsed(word)
     except UsageError:
         return False
     return True
 
 
-def parse_types(types: Mapping[str, str] | None) -> dict[str, Values]:
+def _parsed(word: str) -> "Values":
+    from tfrtool.examples.fields import Values  # with protobuf, for types alone
+
+    return Values.parse(word)
+
+
+def parse_types(types: Mapping[str, str] | None) -> "dict[str, Values]":
     """Return the types of features by name; `UsageError` for one that doesn't exist."""
-    parsed = dict[str, Values]()
+    parsed: dict[str, Values] = {}
     for name, word in (types or {}).items():
         if not isinstance(name, str) or not isinstance(word, str):
             raise UsageError("types must be texts by the names of features")
-        parsed[name] = Values.parse(word)
+        parsed[name] = _parsed(word)
     return parsed
 
 

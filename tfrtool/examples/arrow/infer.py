@@ -227,13 +227,17 @@ class _Look(NamedTuple):
             return others
         feature_index = np.repeat(feature_index, counts)
         # The first value shows it in most cases: images are not copied.
-        for which in np.unique(feature_index, return_index=True)[1].tolist():
+        firsts = np.full(len(features), -1)
+        firsts[feature_index[::-1]] = np.arange(len(feature_index))[::-1]
+        is_valid = np.ones(len(features), np.bool_)
+        for which in firsts[firsts >= 0].tolist():
             if not is_utf8(scan.data[first[which] : stop[which]]):
                 others.add(int(feature_index[which]), is_utf8=False)
-        rest = ~np.isin(feature_index, [*others.invalid])
+                is_valid[feature_index[which]] = False
+        rest = is_valid[feature_index]  # np.isin would import masked arrays
         feature_index, values = feature_index[rest], scan.strings(first[rest], stop[rest])
         if not _are_text(values):
-            for index in np.unique(feature_index).tolist():
+            for index in np.flatnonzero(np.bincount(feature_index)).tolist():
                 strings_here = values.filter(bools_array(feature_index == index))
                 if not _are_text(strings_here):
                     others.add(index, is_utf8=_are_utf8(strings_here))
