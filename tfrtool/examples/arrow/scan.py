@@ -123,20 +123,20 @@ class WireScan:
         there are in each message. Messages are given in order, too.
         """
         counts = np.zeros(len(start), np.int64)
-        starts, stops = [start[:0]], [start[:0]]
+        found = list[tuple[Ints, Ints, Ints]]()  # the messages, and a field of each
         live = np.flatnonzero(start < end)
         at, stop = start[live], end[live]
-        while live.size > _FEW or (live.size and len(starts) < _FEW):
+        while live.size > _FEW or (live.size and len(found) < _FEW):
             tag, first, last, ok = self.field(at, stop)
             ok &= tag == FIRST
             if not ok.all():
                 self.irregular[owner[live[~ok]]] = True
                 live, first, last, stop = live[ok], first[ok], last[ok], stop[ok]
-            starts.append(first)
-            stops.append(last)
+            found.append((live, first, last))
             counts[live] += 1
             on = last < stop
             live, at, stop = (live, last, stop) if on.all() else (live[on], last[on], stop[on])
+        several = len(found)
         for index, begin, close in zip(live.tolist(), at.tolist(), stop.tolist(), strict=True):
             of_payload = int(owner[index])
             spans = islice(read_spans(self.data, begin, close), most + 1)
@@ -149,13 +149,11 @@ class WireScan:
             if too_many or (fields[:, 0] != FIRST).any():
                 self.irregular[of_payload] = True
                 continue
-            starts.append(fields[:, 1])
-            stops.append(fields[:, 2])
+            found.append((np.array([index]), fields[:, 1], fields[:, 2]))
             counts[index] += len(fields)
-        if len(starts) == 2:
-            return starts[1], stops[1], counts
-        # Each field starts where the one before it has stopped, or later.
-        return np.sort(np.concatenate(starts)), np.sort(np.concatenate(stops)), counts
+        if len(found) == 1 and several:
+            return found[0][1], found[0][2], counts
+        return (*_in_order(found, several, counts), counts)
 
     def kinds(self, owner: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Ints, Ints]:
         """Return the kinds of features, and where their packed numbers or their strings are."""
@@ -247,6 +245,25 @@ class WireScan:
         twice = (places[first] == places[second]) & (found.owner[first] == found.owner[second])
         self.irregular[found.owner[second[twice & (places[second] >= 0)]]] = True
         return places, order
+
+
+def _in_order(
+    found: Sequence[tuple[Ints, Ints, Ints]], several: int, counts: Ints
+) -> tuple[Ints, Ints]:
+    """Return where the fields of messages start and stop, message by message.
+
+    The first ``several`` parts have one field of each of some messages, the others the last fields
+    of one message.
+    """
+    ends = np.cumsum(counts)
+    starts, stops = (np.empty(ends[-1] if len(ends) else 0, np.int64) for _ in range(2))
+    for number, (messages, first, stop) in enumerate(found):
+        if number < several:
+            places = ends[messages] - counts[messages] + number
+        else:
+            places = np.arange(ends[messages[0]] - len(first), ends[messages[0]])
+        starts[places], stops[places] = first, stop
+    return starts, stops
 
 
 def scanned(
