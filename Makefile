@@ -37,7 +37,7 @@ WITH_SANITIZERS = LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -pr
 BASE := $(VENV)/base
 READY_BASE := $(BASE)/.ready
 
-BUILT_FROM := pyproject.toml constraints.txt hatch_build.py tfrtool/records/_frames.c
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(wildcard tfrtool/records/*.[ch])
 
 # What the tests are installed with. Without TensorFlow, `make test-fast EXTRAS=dev` works.
 EXTRAS ?= dev,tensorflow
@@ -155,15 +155,16 @@ fuzz: $(READY_TO_FUZZ) $(SANITIZED)
 	FUZZ_SECONDS=$$(($${FUZZ_SECONDS:-600} / 10 + 1)) $(WITH_SANITIZERS) $(BIN)/python -m tests.fuzz.mutations frames framing
 	$(BIN)/python -m tests.fuzz
 
-$(SANITIZED): tfrtool/records/_frames.c | $(READY_TO_TEST)
+$(SANITIZED): $(wildcard tfrtool/records/*.[ch]) | $(READY_TO_TEST)
 	@mkdir -p .fuzz
 	$(CC) -shared -fPIC -O1 -g -std=c11 -Wall -Wextra -Wconversion -Wno-missing-field-initializers -Werror $(SANITIZE) \
 		-DPy_LIMITED_API=0x030b0000 -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-		tfrtool/records/_frames.c -o $@
+		$(filter %.c,$^) -o $@
 
 sanitize: $(SANITIZED)
 	$(WITH_SANITIZERS) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" \
-		tests/records/test_frames.py tests/records/test_damage.py tests/records/test_reader.py
+		tests/records/test_frames.py tests/records/test_damage.py tests/records/test_reader.py \
+		tests/examples/arrow/test_native_scan.py
 
 fixtures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/make_fixtures.py

@@ -10,6 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
 NAME, FOLDER = "_frames", "tfrtool/records"
+SOURCES = ("_frames.c", "_features.c")
 ABI = "cp311-abi3"
 """CPython's stable ABI: a wheel is for this version and all that follow."""
 
@@ -36,7 +37,7 @@ def compiled(root: Path) -> Path | None:
         old.unlink()
     extension = Extension(
         f"{FOLDER.replace('/', '.')}.{NAME}",
-        [str(root / FOLDER / f"{NAME}.c")],
+        [str(root / FOLDER / source) for source in SOURCES],
         define_macros=[("Py_LIMITED_API", "0x030b0000")],
         extra_compile_args=[] if sys.platform == "win32" else ["-std=c11", "-O3", "-g0"],
         py_limited_api=True,

@@ -289,7 +289,9 @@ class FeatureColumns(DecodedColumns):
         damaged, places, stored = dict[int, str](), np.arange(len(payloads)), self.stored
         while True:
             try:
-                chosen = [payloads[row] for row in places.tolist()]
+                chosen = payloads
+                if len(places) < len(payloads):
+                    chosen = [payloads[row] for row in places.tolist()]
                 flat = decode_batch(chosen, stored, unset_is_absent=True, other_keys=other_keys)
                 break
             except MisfitError as error:

@@ -8,11 +8,7 @@
  * The checksum is CRC-32C: Castagnoli's polynomial, RFC 3720 appendix B.4, bits reflected. The mask
  * is that of tensorflow/core/lib/hash/crc32c.h.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "_native.h"
 
 #define INTERFACE 4 /* counted up with each change of the functions; frames.py has it, too */
 #define HEADER 12 /* bytes: a length of 8, and its masked CRC */
@@ -263,42 +259,77 @@ static PyObject *pick(PyObject *module, PyObject *args) {
     return result;
 }
 
+/* ---- frames of payloads ---- */
+
+static void store32(uint8_t *out, uint32_t value) {
+    for (int i = 0; i < 4; i++) out[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint8_t *put_frame(uint8_t *out, span payload, uint32_t crc) {
+    size_t size = (size_t)(payload.end - payload.at);
+    store32(out, (uint32_t)size);
+    store32(out + 4, (uint32_t)((uint64_t)size >> 32));
+    store32(out + 8, masked_crc(out, 8));
+    memcpy(out + HEADER, payload.at, size);
+    store32(out + HEADER + size, crc);
+    return out + FRAME + size;
+}
+
+static PyObject *masked_crcs(PyObject *module, PyObject *args) {
+    stretches all;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &all.data, &all.starts, &all.ends)) return NULL;
+    if (!check(&all)) return NULL;
+    PyObject *array = make_array(all.count, sizeof(uint32_t));
+    uint32_t *crcs = numbers_of(array);
+    if (crcs) {
+        Py_BEGIN_ALLOW_THREADS
+        for (size_t i = 0; i < all.count; i++) {
+            span payload = stretch(&all, i);
+            crcs[i] = masked_crc(payload.at, (size_t)(payload.end - payload.at));
+        }
+        Py_END_ALLOW_THREADS
+    }
+    release(&all);
+    return array;
+}
+
+static PyObject *frame(PyObject *module, PyObject *args) {
+    stretches all;
+    Py_buffer crcs;
+    PyObject *result = NULL;
+    size_t total = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*", &all.data, &all.starts, &all.ends, &crcs)) return NULL;
+    if (check(&all)) {
+        for (size_t i = 0; i < all.count; i++) {
+            span payload = stretch(&all, i);
+            total += FRAME + (size_t)(payload.end - payload.at);
+        }
+        if ((size_t)crcs.len != 4 * all.count)
+            PyErr_SetString(PyExc_ValueError, "a checksum is missing");
+        else
+            result = make_array(total, 1);
+        uint8_t *out = numbers_of(result);
+        if (out) {
+            Py_BEGIN_ALLOW_THREADS
+            for (size_t i = 0; i < all.count; i++) {
+                uint32_t crc;
+                memcpy(&crc, (const char *)crcs.buf + 4 * i, 4);
+                out = put_frame(out, stretch(&all, i), crc);
+            }
+            Py_END_ALLOW_THREADS
+        }
+        release(&all);
+    }
+    PyBuffer_Release(&crcs);
+    return result;
+}
+
 /* ---- canonical Examples: tensorflow/core/example/example.proto and feature.proto ---- */
 
-#define FIRST 0x0a /* the tags of fields 1, 2 and 3 where they have a length */
-#define SECOND 0x12
-#define THIRD 0x1a
 #define HAS_BOXES 1
 #define HAS_LISTS 2
-
-typedef struct {
-    const uint8_t *at, *end;
-} span;
-
-/* Read a varint that is as short as it can be, as protobuf writes them. */
-static int read_varint(span *in, uint64_t *value) {
-    uint64_t result = 0;
-    for (int shift = 0; in->at < in->end && shift < 64; shift += 7) {
-        uint8_t byte = *in->at++;
-        result |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte & 0x80) continue;
-        if ((shift && !byte) || (shift == 63 && byte > 1)) return 0;
-        *value = result;
-        return 1;
-    }
-    return 0;
-}
-
-/* Read the field with this tag that comes next. */
-static int read_field(span *in, uint8_t tag, span *field) {
-    uint64_t length;
-    if (in->at == in->end || *in->at != tag) return 0;
-    in->at++;
-    if (!read_varint(in, &length) || length > (uint64_t)(in->end - in->at)) return 0;
-    field->at = in->at;
-    field->end = in->at += length;
-    return 1;
-}
 
 static int is_feature(span in) {
     span list, values;
@@ -561,6 +592,31 @@ static PyMethodDef methods[] = {
      "with each of the features once, and no other. A feature is eight int64: where its key starts\n"
      "and ends in the keys, the tag of its list, how many values it has or -1 for a multiple of\n"
      "the next, the lowest and highest integer, and whether its strings are UTF-8."},
+    {"masked_crcs", masked_crcs, METH_VARARGS,
+     "masked_crcs(data, starts, ends) -> crcs\n\n"
+     "Return the masked CRCs of payloads, as uint32."},
+    {"frame", frame, METH_VARARGS,
+     "frame(data, starts, ends, crcs) -> frames\n\n"
+     "Return payloads with a frame around each, one behind the other."},
+    {"find_entries", find_entries, METH_VARARGS,
+     "find_entries(data, starts, ends, keys, key_ends, key_order, most)\n"
+     "-> (odd, owner, place, key, key_end, value, end, order)\n\n"
+     "Find the entries of maps: each with its map, the place of its key among keys that are known,\n"
+     "or -1, and where its key and its value are. The order is by these places. Odd are, with a\n"
+     "byte for each, maps that are something else, that have more entries than this, or a key twice."},
+    {"feature_kinds", feature_kinds, METH_VARARGS,
+     "feature_kinds(data, starts, ends, counts) -> (kinds, starts, numbers, odd)\n\n"
+     "Return the tags of the kinds of features, where their values start, and if asked for how\n"
+     "many there are, 2 for more."},
+    {"fields_of", fields_of, METH_VARARGS,
+     "fields_of(data, starts, ends, most) -> (counts, odd, starts, stops)\n\n"
+     "Read messages that consist of field 1: how many each has, and where all of them are."},
+    {"integers_at", integers_at, METH_VARARGS,
+     "integers_at(data, starts, ends) -> (counts, odd, values)\n\n"
+     "Read packed varints as int64: how many each stretch has, and all of them."},
+    {"bytes_at", bytes_at, METH_VARARGS,
+     "bytes_at(data, starts, ends) -> (bytes, ends)\n\n"
+     "Return stretches together, and where each ends, after 0, as int32."},
     {0},
 };
 

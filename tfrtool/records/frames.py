@@ -2,11 +2,14 @@
 
 import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate, chain, pairwise, takewhile
 from typing import Any, overload
 
 from tfrtool.records.framing import (
+    CRC,
     FOOTER_AND_HEADER,
     FOOTER_SIZE,
     FRAME_SIZE,
@@ -17,6 +20,7 @@ from tfrtool.records.framing import (
     Fault,
     Record,
     crc32c,
+    header,
 )
 from tfrtool.records.tally import payload_key
 
@@ -109,6 +113,56 @@ class Frames(Sequence[Record]):
     def stored(self) -> bytes:
         """The bytes of the frames, as they are in the stream."""
         return self.data[self.starts[0] : self.starts[-1]]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> "Frames":
+        """Return records one behind the other, such as those between two blocks of a file."""
+        if isinstance(records, Frames):
+            return records
+        sizes = [len(record.payload) + FRAME_SIZE for record in records]
+        data = b"".join(
+            header(len(record.payload)) + record.payload + CRC.pack(record.payload_crc)
+            for record in records
+        )
+        starts = memoryview(array("Q", accumulate(sizes, initial=0)))
+        keys = memoryview(keys_of(records))
+        return cls(data, starts, keys, records[0].index, records[0].offset)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Frames"]) -> "Frames | None":
+        """Return parts of a stream together; None if something else is between them."""
+        if len(parts) == 1:
+            return parts[0]
+        import numpy as np  # small files are read without it
+
+        starts, end = list[Any](), 0
+        for part, following in pairwise(parts):
+            if (part.first + len(part), part._end) != (following.first, following._start):
+                return None
+        for part in parts:
+            here = np.frombuffer(part.starts, np.uint64)
+            starts.append(here[:-1] - here[0] + end)
+            end += int(here[-1] - here[0])
+        joined = np.concatenate([*starts, [end]]).astype(np.uint64)
+        data = b"".join(memoryview(part.data)[part.starts[0] : part.starts[-1]] for part in parts)
+        keys = memoryview(b"".join(part.keys for part in parts)).cast("Q")
+        return cls(
+            data,
+            memoryview(joined.data).cast("B").cast("Q"),
+            keys,
+            parts[0].first,
+            parts[0]._start,
+        )
+
+    @property
+    def _start(self) -> int:
+        """The offset of the first record in the stream."""
+        return self.offset + int(self.starts[0])
+
+    @property
+    def _end(self) -> int:
+        """The offset in the stream where the last record ends."""
+        return self.offset + int(self.starts[-1])
 
     def check_examples(self) -> tuple[bytes, int]:
         """Say of each record with a byte whether it may be something other than an Example.
@@ -221,26 +275,65 @@ def in_batches(
     batch_records: int,
 ) -> Iterator[list[Record]]:
     """Yield records in lists that bound memory, and report the faults between them."""
-    records: list[Record] = []
-    size = 0
+    for parts in _parts_of_batches(pieces, report, batch_bytes, batch_records):
+        yield [*chain.from_iterable(parts)]
+
+
+def joined_batches(
+    pieces: Iterable[Sequence[Record] | Fault],
+    report: Callable[[Fault], None],
+    batch_bytes: int,
+    batch_records: int,
+) -> Iterator[Sequence[Record]]:
+    """Do what `in_batches` does, and yield `Frames` if they are records one behind the other."""
+    for parts in _parts_of_batches(pieces, report, batch_bytes, batch_records):
+        framed = sum(bytes_of(part) for part in parts if isinstance(part, Frames))
+        joined = None
+        if 2 * framed > sum(map(bytes_of, parts)):  # else there is more to frame than to gain
+            joined = Frames.joined([*map(Frames.of, parts)])
+        yield [*chain.from_iterable(parts)] if joined is None else joined
+
+
+def _parts_of_batches(
+    pieces: Iterable[Sequence[Record] | Fault],
+    report: Callable[[Fault], None],
+    batch_bytes: int,
+    batch_records: int,
+) -> Iterator[list[Sequence[Record]]]:
+    """Yield the records of each batch in parts."""
+    parts, size, count = list[Sequence[Record]](), 0, 0
     for piece in pieces:
         if isinstance(piece, Fault):
             report(piece)
             continue
-        more = bytes_of(piece)
-        if size + more <= batch_bytes and len(records) + len(piece) <= batch_records:
-            records += piece
-            size += more
-            continue
-        for record in piece:
-            length = len(record.payload)
-            if records and (size + length > batch_bytes or len(records) >= batch_records):
-                yield records
-                records, size = [], 0
-            records.append(record)
-            size += length
-    if records:
-        yield records
+        rest = piece
+        while rest:
+            fitting = _count_fitting(rest, batch_bytes - size, batch_records - count)
+            if not fitting and parts:
+                yield parts
+                parts, size, count = [], 0, 0
+                continue
+            part = rest[: fitting or 1]
+            parts.append(part)
+            size += bytes_of(part)
+            count += len(part)
+            rest = rest[len(part) :]
+    if parts:
+        yield parts
+
+
+def _count_fitting(records: Sequence[Record], most_bytes: int, most: int) -> int:
+    """Return how many records from the first on are not too many, and have not too many bytes."""
+    if bytes_of(records) <= most_bytes:
+        return min(most, len(records))
+    if isinstance(records, Frames):
+        start, starts, bound = records.starts[0], records.starts, range(len(records) + 1)
+        fitting = bisect_right(
+            bound, most_bytes, key=lambda count: starts[count] - start - FRAME_SIZE * count
+        )
+        return max(0, min(most, fitting - 1))
+    sizes = accumulate(len(record.payload) for record in records)
+    return min(most, sum(1 for _ in takewhile(lambda size: size <= most_bytes, sizes)))
 
 
 def frame_starts(data: bytes, offset: int = 0) -> memoryview | None:

@@ -23,8 +23,9 @@ from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.inspection.rows.batches import BATCH_BYTES, BATCH_RECORDS, decode_records, reporting
 from tfrtool.inspection.rows.exploded_rows import Exploder, with_numbers
 from tfrtool.inspection.rows.extra_columns import ExtraColumns
+from tfrtool.records.frames import bytes_of, keys_of
 from tfrtool.records.framing import Fault, LocatedFault
-from tfrtool.records.tally import Tally, payload_key
+from tfrtool.records.tally import Tally
 from tfrtool.storage.progress import RECORDS, count_work
 from tfrtool.writing.job import FileTask
 from tfrtool.writing.job_report import COUNTED, Faults, Written
@@ -171,7 +172,7 @@ class ConvertTask(FileTask):
         for piece in self.pieces:
             report = reporting(piece.path, found.append)
             for part in _read_parts(piece, self.source.read(piece.path, piece.position)):
-                read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
+                read.add_keys(keys_of(part.rows))
                 numbers = {one.index: n for n, one in enumerate(part.rows, first + part.first)}
                 for start in range(0, len(part.rows), step):
                     records = part.rows[start : start + step]
@@ -223,10 +224,10 @@ def read_rows(
                 read.records += len(part.rows)
                 yield from _decode(source_format, part, content, faults)
                 continue
-            read.add_keys([payload_key(one.payload_crc, len(one.payload)) for one in part.rows])
+            read.add_keys(keys_of(part.rows))
             short.append(part)
             records += len(part.rows)
-            size += sum(len(one.payload) for one in part.rows)
+            size += bytes_of(part.rows)
             if records >= BATCH_RECORDS // 2 or size >= BATCH_BYTES // 2:
                 yield from _decode_together(source_format, short, content, faults)
                 short, records, size = [], 0, 0

@@ -42,8 +42,9 @@ from tfrtool.records.compression import (
     named_compression,
 )
 from tfrtool.records.count import as_error
-from tfrtool.records.frames import in_batches
+from tfrtool.records.frames import bytes_of, joined_batches
 from tfrtool.records.framing import Fault, FaultKind, Record, masked_crc32c
+from tfrtool.records.payloads import payloads_of
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import open_shard
 from tfrtool.records.writer import ShardWriter
@@ -72,7 +73,7 @@ class PayloadFormat(Format):
         path: AnyPath,
         position: ReadPosition,
         on_fault: Callable[[Fault], None] = lambda _: None,
-    ) -> Iterator[list[Record]]:
+    ) -> Iterator[Sequence[Record]]:
         """Yield records, and report damaged ones, which are not rows."""
 
     def scan(self, path: AnyPath) -> Scan:
@@ -81,13 +82,13 @@ class PayloadFormat(Format):
         rows = size = unknown = 0
         for records in filter(None, self.read(path, ReadPosition(), faults.append)):
             positions.append(ReadPosition(rows, records[0].offset, records[0].index))
-            payloads = [record.payload for record in records]
+            payloads = payloads_of(records)
             if isinstance(self.decoded, MessageColumns):
                 unknown += sum(map(self.decoded.unknown_bytes, payloads))
             else:
                 fold.add(payloads)
             rows += len(payloads)
-            size += sum(map(len, payloads))
+            size += bytes_of(records)
         note = None
         if isinstance(self.decoded, MessageColumns):
             note = self.decoded.unknown_note(unknown)
@@ -104,7 +105,7 @@ class PayloadFormat(Format):
 
     def decode(
         self,
-        rows: list[Record],
+        rows: Sequence[Record],
         content: Content,
         path: AnyPath,
         first: int,  # noqa: ARG002
@@ -197,11 +198,12 @@ class TfrecordFormat(PayloadFormat):
         path: AnyPath,
         position: ReadPosition,
         on_fault: Callable[[Fault], None] = lambda _: None,
-    ) -> Iterator[list[Record]]:
+    ) -> Iterator[Sequence[Record]]:
         """Yield records, and report damaged ones, which are not rows."""
         with open_shard(path) as file:
             file.seek(position.start)
-            yield from in_batches(RecordReader(file).pieces(), on_fault, BATCH_BYTES, BATCH_RECORDS)
+            pieces = RecordReader(file).pieces()
+            yield from joined_batches(pieces, on_fault, BATCH_BYTES, BATCH_RECORDS)
 
     @contextlib.contextmanager
     def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:  # noqa: ARG002
@@ -221,7 +223,7 @@ class ArrayRecordFormat(PayloadFormat):
         path: AnyPath,
         position: ReadPosition,
         on_fault: Callable[[Fault], None] = lambda _: None,
-    ) -> Iterator[list[Record]]:
+    ) -> Iterator[Sequence[Record]]:
         """Yield payloads as records without offsets, and report damaged chunks."""
         first = 0
         for payloads, reason in read_parts(path, position.record):

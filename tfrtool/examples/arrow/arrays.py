@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tfrtool.records import frames
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -40,6 +42,22 @@ def binary_array(ends: NDArray[Any], data: Any) -> pa.Array:
 def strings_array(parts: Sequence[bytes], dtype: type = np.int32) -> pa.Array:
     """Return strings as an array."""
     return binary_array(np.cumsum([0, *map(len, parts)], dtype=dtype), b"".join(parts))
+
+
+def strings_at(data: Any, start: Ints, end: Ints) -> pa.Array:
+    """Return what is at some places in data of less than 2 GiB, in order, as a binary array."""
+    if len(start) == 1:  # as a long value is
+        return binary_array(np.array([start[0], end[0]], np.int32), data)
+    if frames.native is not None:
+        content, ends_of = frames.native.bytes_at(data, start, end)
+        # Arrow's `take` says of each string that it is valid, and so sizes are the same.
+        valid = np.packbits(np.ones(len(start), np.bool_), bitorder="little")
+        buffers = [pa.py_buffer(one) for one in (valid, ends_of, content)]
+        return pa.Array.from_buffers(pa.binary(), len(start), buffers)
+    # An array of them and of what is between them takes no copy.
+    ends = np.full(2 * len(start) + 1, end.max(initial=0), np.int32)
+    ends[:-1:2], ends[1::2] = start, end
+    return binary_array(ends, data).take(numbers_array(np.arange(0, 2 * len(start), 2)))
 
 
 def list_array(

@@ -10,17 +10,18 @@ import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import (
     Ints,
-    bools_array,
     list_array,
     numbers_array,
     scattered,
     strings_array,
+    strings_at,
     struct_array,
 )
 from tfrtool.examples.arrow.columns import FEATURE, TYPES, Column, Columns, DecodedColumns
-from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, WireScan, scanned
+from tfrtool.examples.arrow.scan import NONE, SCANNED, TAGS, Keys, WireScan, scanned
 from tfrtool.examples.example import DType, PayloadKind, feature_name, is_utf8
 from tfrtool.examples.fields import Null
+from tfrtool.records.payloads import Payloads, sizes_of
 
 _NAMES = {NONE: "no value"} | {tag: dtype.value for dtype, tag in TAGS.items()}
 _MOST_BYTES = 2**31 - 1024
@@ -71,17 +72,15 @@ def decode_batch(
             raise MisfitError(rejected)
         return table
     schema = columns.to_arrow(exact=exact)
-    ends = np.cumsum([0, *map(len, payloads)])
-    if ends[-1] > _MOST_BYTES:
-        index = int(np.searchsorted(ends, _MOST_BYTES, "right")) - 1
+    ends = np.cumsum(sizes_of(payloads))
+    if len(ends) and ends[-1] > _MOST_BYTES:
+        index = int(np.searchsorted(ends, _MOST_BYTES, "right"))
         raise MisfitError({index: "its batch is larger than 2 GiB"})
     payload_columns, parts = list[pa.Array](), list[list[pa.Array]]()
     if exact or not columns.parsed:
-        payload_columns.append(strings_array(payloads))
+        payload_columns.append(_payload_array(payloads))
     if columns.parsed:
-        keys = [
-            strings_array([one.key for one in some]) for some in (columns.context, columns.lists)
-        ]
+        keys = [Keys([one.key for one in some]) for some in (columns.context, columns.lists)]
         build = partial(
             _Table,
             columns=columns,
@@ -100,6 +99,13 @@ def decode_batch(
         rows = struct_array(pa.struct([]), len(payloads), None, [])
         return pa.RecordBatch.from_struct_array(rows).replace_schema_metadata(schema.metadata)
     return pa.record_batch(arrays, schema=schema)
+
+
+def _payload_array(payloads: Sequence[bytes]) -> pa.Array:
+    """Return payloads as an array."""
+    if isinstance(payloads, Payloads):
+        return strings_at(payloads.data, payloads.starts, payloads.ends)
+    return strings_array(payloads)
 
 
 def _scanned_parts(
@@ -135,7 +141,7 @@ class _Table:
         self,
         scan: WireScan,
         columns: Columns,
-        keys: Sequence[pa.Array],
+        keys: Sequence[Keys],
         unset_is_absent: bool,
         counts_others: bool,
     ) -> None:
@@ -170,13 +176,14 @@ class _Table:
         self.arrays = structs
 
     def _split(
-        self, columns: Sequence[Column], keys: pa.Array, maps: tuple[Ints, Ints]
+        self, columns: Sequence[Column], keys: Keys, maps: tuple[Ints, Ints]
     ) -> list[tuple[Column, Ints, Ints, Ints]]:
         """Return of each column the rows that have it, and where it is in each."""
-        found = self._scan.features(maps)
-        places, order = self._scan.find(found, keys)
+        found = self._scan.find(maps, keys)
+        places, order = found.key_index, found.order
         if self._counts_others and len(order) and places[order[0]] < 0:
-            keys_elsewhere = found.key.filter(bools_array(places < 0))
+            others = np.flatnonzero(places < 0)
+            keys_elsewhere = self._scan.strings(found.key[others], found.key_end[others])
             for one in pc.value_counts(keys_elsewhere).to_pylist():
                 self.other_keys[one["values"]] += one["counts"]
         cuts = np.searchsorted(places[order], np.arange(len(keys) + 1))

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array, strings_array
+from tfrtool.examples.arrow.arrays import Ints, bools_array
 from tfrtool.examples.arrow.columns import Column, Columns, with_kind
 from tfrtool.examples.arrow.scan import (
-    FIRST,
     FLOATS,
     INTEGERS,
     NONE,
     SCANNED,
     STRINGS,
     Found,
+    Keys,
     WireScan,
     scanned,
 )
@@ -26,6 +26,7 @@ from tfrtool.examples.content import count_controls, is_plain_text, is_utf8
 from tfrtool.examples.example import DType, PayloadKind, classify_payload, count_event_values
 from tfrtool.examples.fields import Kind, Null, stored_values
 from tfrtool.examples.schema_fold import FeatureStatistics, SchemaFold, ValueStatistics
+from tfrtool.records.payloads import sizes_of
 
 _KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
 
@@ -64,14 +65,15 @@ class ColumnsFold(SchemaFold):
                 self.kinds[PayloadKind.EVENT if event else PayloadKind.UNKNOWN] += 1
                 if event:
                     self.event_values = max(self.event_values, count_event_values(part[index]))
-            sequences, empty = self.sequences - sequences, part.count(b"")
+            sequences = self.sequences - sequences
+            empty = int(np.count_nonzero(sizes_of(part) == 0))
             self.kinds[PayloadKind.EMPTY] += empty
             self.kinds[PayloadKind.SEQUENCE_EXAMPLE] += sequences
             self.kinds[PayloadKind.EXAMPLE] += len(part) - len(others) - empty - sequences
 
     def _add_each(self, payloads: Sequence[bytes]) -> Sequence[int]:
         """Take in payloads, and return the places of those that are not Examples."""
-        if len(payloads) < _FEW or sum(map(len, payloads)) > _LONG * len(payloads):
+        if len(payloads) < _FEW or sizes_of(payloads).sum() > _LONG * len(payloads):
             return [at for at, one in enumerate(payloads) if not self.add_payload(one)]
         _, refused = scanned(payloads, self._take_scan)
         self.records += len(payloads) - len(refused)
@@ -79,9 +81,11 @@ class ColumnsFold(SchemaFold):
 
     def _take_scan(self, scan: WireScan) -> None:
         """Take in payloads if none of them is irregular."""
-        maps = [scan.features(one) for one in (scan.context, scan.lists)]
-        places = [self._find(*one, scan) for one in zip(self._maps, maps, strict=True)]
-        context, lists = maps
+        context, lists = (
+            self._find(features, where, scan)
+            for features, where in zip(self._maps, (scan.context, scan.lists), strict=True)
+        )
+        places = context.key_index, lists.key_index
         first, stop, counts = scan.children(lists.owner, lists.value, lists.end)
         owners = np.repeat(lists.owner, counts)
         looks = (
@@ -101,15 +105,17 @@ class ColumnsFold(SchemaFold):
             self.skipped += int(np.count_nonzero(indexes < 0))
             look.count_in(tuple(features.values()), indexes, found)
 
-    def _find(self, features: dict[bytes, FeatureStatistics], found: Found, scan: WireScan) -> Ints:
-        """Return the place of each entry's key; a new one gets a place if there is room."""
-        places, _ = scan.find(found, strings_array(tuple(features)))
-        new = np.flatnonzero((places < 0) & ~scan.irregular[found.owner])
+    def _find(
+        self, features: dict[bytes, FeatureStatistics], where: tuple[Ints, Ints], scan: WireScan
+    ) -> Found:
+        """Find the entries of a map; a new key gets a place if there is room."""
+        found = scan.find(where, Keys(tuple(features)))
+        new = np.flatnonzero((found.key_index < 0) & ~scan.irregular[found.owner])
         if new.size:
-            keys = found.key.take(numbers_array(new)).unique().to_pylist()
+            keys = scan.strings(found.key[new], found.key_end[new]).unique().to_pylist()
             if [key for key in keys if self._begin(key, features)]:
-                places, _ = scan.find(found, strings_array(tuple(features)))
-        return places
+                return scan.find(where, Keys(tuple(features)))
+        return found
 
     def merge(self, other: SchemaFold) -> None:
         """Take in what another fold over other payloads has seen."""
@@ -196,19 +202,7 @@ class _Look(NamedTuple):
         cls, scan: WireScan, feature_index: Ints, owner: Ints, start: Ints, end: Ints
     ) -> "_Look":
         """Look at features."""
-        kind, start, end = scan.kinds(owner, start, end)
-        size = end - start
-        number = np.minimum(np.where(kind == FLOATS, (size + 3) >> 2, size), 2).astype(np.uint8)
-        unsure = np.flatnonzero((kind == INTEGERS) & (size > 1) & (size <= 10))
-        counts = scan.integers(owner[unsure], start[unsure], end[unsure])[1]
-        number[unsure] = np.minimum(counts, 2)
-        strings = np.flatnonzero((kind == STRINGS) & (size > 0))
-        tag, _, stop, first_ok = scan.field(start[strings], end[strings])
-        more, _, _, second_ok = scan.field(stop, end[strings])
-        several = stop != end[strings]
-        number[strings] = 1 + several
-        ok = first_ok & (tag == FIRST) & (~several | (second_ok & (more == FIRST)))
-        scan.irregular[owner[strings[~ok]]] = True
+        kind, start, end, number = scan.kinds_and_numbers(owner, start, end)
         return cls(feature_index, owner, kind, start, end, number)
 
     def others_than_text(self, scan: WireScan, features: Sequence[FeatureStatistics]) -> _Others:

@@ -17,8 +17,16 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.arrays import Bools, Ints, binary_array, numbers_array
+from tfrtool.examples.arrow.arrays import (
+    Bools,
+    Ints,
+    numbers_array,
+    strings_array,
+    strings_at,
+)
 from tfrtool.examples.example import DType, holds_features, parse_message
+from tfrtool.records import frames
+from tfrtool.records.payloads import Payloads
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS
 
@@ -40,13 +48,37 @@ _FEW = 32
 millions of them."""
 
 
+_LARGEST = 2 * MAX_FIELDS
+"""Bytes of a payload that can't have more than `MAX_FIELDS` fields: each has two at least."""
+
+_MOST_BYTES = 2**31 - 1024
+"""Bytes of payloads that are scanned where they are: Arrow counts those of strings in 32 bits."""
+
+
+class Keys:
+    """Keys of features that are looked for, in some order."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """Take different keys."""
+        self.array = strings_array(keys)
+        self.data = b"".join(keys)
+        self.ends = np.cumsum([*map(len, keys)], dtype=np.int64)
+        self.order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
 class Found(NamedTuple):
-    """Features of records, in order."""
+    """The entries of one map of each record, in order."""
 
     owner: Ints  # the record, by its index
-    key: pa.Array
-    value: Ints  # where it is
+    key_index: Ints  # of its key among those that were looked for; -1 where it is none
+    key: Ints  # where the key is
+    key_end: Ints
+    value: Ints  # where the feature is
     end: Ints
+    order: Ints  # the entries by place; of one place they are in order
 
 
 class WireScan:
@@ -63,15 +95,16 @@ class WireScan:
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         """Find the two maps of each payload."""
-        lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
-        self._ends = np.cumsum(lengths)
-        # One alone, which may be large, is not copied.
-        single = payloads[0] if len(payloads) == 1 else b""
-        self.data = single or b"".join([*payloads, b"\0"])
+        if not isinstance(payloads, Payloads) or len(payloads.data) > _MOST_BYTES:
+            payloads = Payloads.joined(payloads)
+        self.data, starts, self._ends = payloads.data, payloads.starts, payloads.ends
         self._bytes = np.frombuffer(self.data, np.uint8)
-        self.irregular = np.zeros(len(payloads), np.bool_)
+        self.irregular = np.zeros(len(starts), np.bool_)
         self._fields = Counter[int]()  # read one by one, by payload
-        first, stop = self._map(FIRST, self._ends - lengths)
+        # Where C does the same, it need not count the fields.
+        is_short = payloads.sizes.max(initial=0) <= _LARGEST
+        self._native = frames.native if is_short else None
+        first, stop = self._map(FIRST, starts)
         self.context = first, stop
         self.sequence = stop < self._ends
         self.lists = self._map(SECOND, stop)
@@ -122,6 +155,15 @@ class WireScan:
         Returns, of all those fields in order, where they start and where they stop; then how many
         there are in each message. Messages are given in order, too.
         """
+        if self._native is None:
+            return self._children(owner, start, end, most)
+        numbers, marks, *found = self._native.fields_of(self.data, start, end, most)
+        self._mark(owner, marks)
+        starts, stops = (np.frombuffer(one, np.int64) for one in found)
+        return starts, stops, np.frombuffer(numbers, np.int64)
+
+    def _children(self, owner: Ints, start: Ints, end: Ints, most: int) -> tuple[Ints, Ints, Ints]:
+        """Do what `children` does without C."""
         counts = np.zeros(len(start), np.int64)
         found = list[tuple[Ints, Ints, Ints]]()  # the messages, and a field of each
         live = np.flatnonzero(start < end)
@@ -157,6 +199,10 @@ class WireScan:
 
     def kinds(self, owner: Ints, start: Ints, end: Ints) -> tuple[NDArray[np.uint8], Ints, Ints]:
         """Return the kinds of features, and where their packed numbers or their strings are."""
+        if self._native is not None:
+            tags, starts, _, marks = self._native.feature_kinds(self.data, start, end, False)
+            self._mark(owner, marks)
+            return np.frombuffer(tags, np.uint8), np.frombuffer(starts, np.int64), end
         tag, first, stop, ok = self.field(start, end)
         none = start == end
         ok = none | (ok & (stop == end) & ((tag == STRINGS) | (tag == FLOATS) | (tag == INTEGERS)))
@@ -172,14 +218,38 @@ class WireScan:
         self.irregular[owner[~ok]] = True
         return kind, np.where(kind == NONE, end, first), end
 
+    def kinds_and_numbers(
+        self, owner: Ints, start: Ints, end: Ints
+    ) -> tuple[NDArray[np.uint8], Ints, Ints, NDArray[np.uint8]]:
+        """Return what `kinds` does, and the number of values of each feature; 2 for more."""
+        if self._native is not None:
+            *found, marks = self._native.feature_kinds(self.data, start, end, True)
+            self._mark(owner, marks)
+            kind, number = (np.frombuffer(one, np.uint8) for one in found[::2])
+            return kind, np.frombuffer(found[1], np.int64), end, number
+        kind, start, end = self.kinds(owner, start, end)
+        size = end - start
+        number = np.minimum(np.where(kind == FLOATS, (size + 3) >> 2, size), 2).astype(np.uint8)
+        unsure = np.flatnonzero((kind == INTEGERS) & (size > 1) & (size <= 10))
+        counts = self.integers(owner[unsure], start[unsure], end[unsure])[1]
+        number[unsure] = np.minimum(counts, 2)
+        strings = np.flatnonzero((kind == STRINGS) & (size > 0))
+        tag, _, stop, first_ok = self.field(start[strings], end[strings])
+        more, _, _, second_ok = self.field(stop, end[strings])
+        several = stop != end[strings]
+        number[strings] = 1 + several
+        ok = first_ok & (tag == FIRST) & (~several | (second_ok & (more == FIRST)))
+        self.irregular[owner[strings[~ok]]] = True
+        return kind, start, end, number
+
+    def _mark(self, owner: Ints, marks: bytes) -> None:
+        """Make the payloads irregular whose messages have marks."""
+        if 1 in marks:
+            self.irregular[owner[np.frombuffer(marks, np.bool_)]] = True
+
     def strings(self, start: Ints, end: Ints) -> pa.Array:
         """Return what is at these places, which are in order, as a binary array."""
-        if len(start) == 1:  # as a long value is
-            return binary_array(np.array([start[0], end[0]], np.int32), self.data)
-        # An array of them and of what is between them takes no copy.
-        ends = np.full(2 * len(start) + 1, end.max(initial=0), np.int32)
-        ends[:-1:2], ends[1::2] = start, end
-        return binary_array(ends, self.data).take(numbers_array(np.arange(0, 2 * len(start), 2)))
+        return strings_at(self.data, start, end)
 
     def packed(self, start: Ints, end: Ints) -> NDArray[np.uint8]:
         """Return the bytes at these places, which are in order, one after the other."""
@@ -190,6 +260,10 @@ class WireScan:
 
     def integers(self, owner: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return the packed int64 at these places, and how many are at each."""
+        if self._native is not None:
+            counts, marks, values = self._native.integers_at(self.data, start, end)
+            self._mark(owner, marks)
+            return np.frombuffer(values, np.int64), np.frombuffer(counts, np.int64)
         size = end - start
         data = self.packed(start, end)
         last = np.cumsum(size)
@@ -214,9 +288,17 @@ class WireScan:
             values[longer] |= byte.astype(np.uint64) << np.uint64(7 * byte_index)
         return values.view(np.int64), counts
 
-    def features(self, maps: tuple[Ints, Ints]) -> Found:
-        """Return the entries of one of the two maps of all records, in order."""
+    def find(self, maps: tuple[Ints, Ints], keys: Keys) -> Found:
+        """Return the entries of one of the two maps of all records.
+
+        Payloads that have one of the keys twice become irregular.
+        """
         every = np.arange(len(self.irregular))
+        if self._native is not None:
+            known = keys.data, keys.ends, keys.order
+            marks, *arrays = self._native.find_entries(self.data, *maps, *known, MAX_FEATURES)
+            self._mark(every, marks)
+            return Found(*(np.frombuffer(one, np.int64) for one in arrays))
         start, end, counts = self.children(every, *maps, MAX_FEATURES)
         owner = np.repeat(every, counts)
         tag, key, key_end, ok = self.field(start, end)
@@ -227,23 +309,21 @@ class WireScan:
             self.irregular[owner[~ok]] = True
             parts = (owner, key, key_end, value, end)
             owner, key, key_end, value, end = (part[ok] for part in parts)
-        return Found(owner, self.strings(key, key_end), value, end)
+        indexes, order = self._looked_up(owner, self.strings(key, key_end), keys)
+        return Found(owner, indexes, key, key_end, value, end, order)
 
-    def find(self, found: Found, keys: pa.Array) -> tuple[Ints, Ints]:
-        """Return the place of each feature's key, -1 where it is none; and the features by place.
-
-        Payloads that have one of the keys twice become irregular.
-        """
-        nowhere = numbers_array(np.full(len(found.owner), -1, np.int32))
-        indexes = pc.coalesce(pc.index_in(found.key, value_set=keys), nowhere)
+    def _looked_up(self, owner: Ints, found: pa.Array, keys: Keys) -> tuple[Ints, Ints]:
+        """Return the place of each key that was found, and the order by place."""
+        nowhere = numbers_array(np.full(len(owner), -1, np.int32))
+        indexes = pc.coalesce(pc.index_in(found, value_set=keys.array), nowhere)
         places: Any = np.from_dlpack(indexes)
         # Numbers of 16 bits are sorted by their digits, which takes no time.
         order = np.argsort(
             places.astype(np.int16) if len(keys) < 1 << 15 else places, kind="stable"
         )
         first, second = order[:-1], order[1:]
-        twice = (places[first] == places[second]) & (found.owner[first] == found.owner[second])
-        self.irregular[found.owner[second[twice & (places[second] >= 0)]]] = True
+        twice = (places[first] == places[second]) & (owner[first] == owner[second])
+        self.irregular[owner[second[twice & (places[second] >= 0)]]] = True
         return places, order
 
 
@@ -274,12 +354,13 @@ def scanned(
     Payloads that aren't Examples are empty, and returned with the reason.
     ``take`` is called again with another scan if it finds irregular payloads.
     """
-    payloads, again, refused = list(payloads), set[int](), dict[int, str]()
+    again, refused = set[int](), dict[int, str]()
     while True:
         scan = WireScan(payloads)
         taken = take(scan)
         if not scan.irregular.any():
             return taken, refused
+        payloads = [*payloads]
         for index in np.flatnonzero(scan.irregular).tolist():
             try:
                 payloads[index] = canonical(payloads[index], again=index in again)

@@ -37,6 +37,7 @@ from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.verify.payload_check import unparseable
 from tfrtool.records.frames import in_batches
 from tfrtool.records.framing import Fault, LocatedFault, Record
+from tfrtool.records.payloads import payloads_of
 from tfrtool.records.reader import RecordReader, read_records, read_shard
 from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
 from tfrtool.storage.arguments import Paths
@@ -73,7 +74,7 @@ class Batch(NamedTuple):
 
     table: pa.RecordBatch
     path: AnyPath
-    records: list[Record]
+    records: Sequence[Record]
 
     def places(self) -> NDArray[np.int64]:
         """Return the indexes, the offsets and the lengths of the records."""
@@ -488,7 +489,7 @@ def reporting(path: AnyPath, on_fault: OnFault) -> Callable[[Fault], None]:
 
 def decode_records(
     path: AnyPath,
-    records: list[Record],
+    records: Sequence[Record],
     columns: Columns,
     report: Callable[[Fault], None],
     *,
@@ -496,8 +497,7 @@ def decode_records(
 ) -> Iterator[Batch]:
     """Yield records of one shard as one batch, or as several between those that don't fit."""
     try:
-        payloads = [record.payload for record in records]
-        table = decode_batch(payloads, columns, exact=exact)
+        table = decode_batch(payloads_of(records), columns, exact=exact)
     except MisfitError as error:
         for index, why in error.others.items():
             report(unparseable(records[index], why))

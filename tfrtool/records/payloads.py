@@ -1,0 +1,94 @@
+"""Payloads in a stretch of bytes, without an object for each."""
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrtool.records import frames
+from tfrtool.records.frames import Frames
+from tfrtool.records.framing import FOOTER_SIZE, HEADER_SIZE, Record, masked_crc32c
+from tfrtool.records.tally import Words
+
+Places = NDArray[np.int64]
+
+
+class Payloads(Sequence[bytes]):
+    """Payloads in a stretch of bytes, in order; each becomes an object when it is asked for.
+
+    Attributes:
+        data: the bytes.
+        starts: where each payload starts in ``data``.
+        ends: and where it ends.
+    """
+
+    def __init__(
+        self, data: bytes, starts: Places, ends: Places, keys: Words | None = None
+    ) -> None:
+        """Take payloads, and the `payload_key` of each if these are known."""
+        self.data, self.starts, self.ends = data, starts, ends
+        self._keys = keys
+
+    @classmethod
+    def joined(cls, payloads: Sequence[bytes]) -> "Payloads":
+        """Join payloads; a zero follows, so that there is at least a byte."""
+        sizes = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        ends = np.cumsum(sizes)
+        # One alone, which may be large, is not copied.
+        single = payloads[0] if len(payloads) == 1 else b""
+        return cls(single or b"".join([*payloads, b"\0"]), ends - sizes, ends)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, item: int) -> bytes: ...
+    @overload
+    def __getitem__(self, item: slice) -> "Payloads": ...
+    def __getitem__(self, item: int | slice) -> "bytes | Payloads":
+        """Return a payload, or those of a slice."""
+        if isinstance(item, slice):
+            keys = None if self._keys is None else self._keys[item]
+            return Payloads(self.data, self.starts[item], self.ends[item], keys)
+        return self.data[self.starts[item] : self.ends[item]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        data = self.data
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            yield data[start:end]
+
+    @property
+    def sizes(self) -> Places:
+        """How long each is."""
+        return self.ends - self.starts
+
+    @property
+    def keys(self) -> Words:
+        """The `payload_key` of each."""
+        if self._keys is None:
+            sizes = self.sizes.astype(np.uint64) & np.uint64(0xFFFFFFFF)
+            self._keys = self._masked_crcs().astype(np.uint64) << np.uint64(32) | sizes
+        return self._keys
+
+    def _masked_crcs(self) -> NDArray[np.uint32]:
+        if frames.native is None:
+            return np.fromiter(map(masked_crc32c, self), np.uint32, len(self))
+        found = frames.native.masked_crcs(self.data, self.starts, self.ends)
+        return np.frombuffer(found, np.uint32)
+
+
+def payloads_of(records: Sequence[Record]) -> Sequence[bytes]:
+    """Return the payloads of records, without objects if that is possible."""
+    if not isinstance(records, Frames):
+        return [record.payload for record in records]
+    starts = np.frombuffer(records.starts, np.uint64).astype(np.int64)
+    keys = np.frombuffer(records.keys, np.uint64)
+    return Payloads(records.data, starts[:-1] + HEADER_SIZE, starts[1:] - FOOTER_SIZE, keys)
+
+
+def sizes_of(payloads: Sequence[bytes]) -> Places:
+    """Return how long each payload is."""
+    if isinstance(payloads, Payloads):
+        return payloads.sizes
+    return np.fromiter(map(len, payloads), np.int64, len(payloads))
