@@ -62,7 +62,7 @@ def write_set(folder: Path, *shards: Sequence[dict[str, Any]]) -> Path:
     (folder / "features.json").write_text(json.dumps(tfds_of_tree(EPISODE)))
     for number, episodes in enumerate(shards):
         batch = pa.RecordBatch.from_pylist([*episodes], schema=columns.to_arrow())
-        payloads = columns.encode(batch)
+        payloads = [*columns.encode(batch)]
         (folder / f"a-train.tfrecord-0000{number}-of-0000{len(shards)}").write_bytes(
             shard_of(payloads)
         )

@@ -20,7 +20,7 @@ from tfrtool.examples.arrow.columns import (
     DecodedColumns,
 )
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
-from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.examples.arrow.encode_batch import encode_payloads
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
 from tfrtool.examples.fields import (
     Kind,
@@ -166,7 +166,7 @@ class FeatureColumns(DecodedColumns):
         columns = (Column.of_lists(feature_key(key), dtype) for key, dtype in features.items())
         return Columns(PayloadKind.EXAMPLE, tuple(columns))
 
-    def encode(self, batch: pa.RecordBatch) -> list[bytes]:
+    def encode(self, batch: pa.RecordBatch) -> Sequence[bytes]:
         """Return Examples that store rows; `SchemaError` for a value that no feature holds."""
         flat, stored = FlatFeatures(self.root, batch.columns, batch.num_rows), self.stored
         arrays = [flat.arrays[feature_name(column.key)] for column in stored.columns]
@@ -180,7 +180,7 @@ class FeatureColumns(DecodedColumns):
                 column = replace(column, item=stored_values(column.dtype, null.info))
             columns.append(column)
         stored = replace(stored, columns=tuple(columns))
-        return encode_batch(pa.record_batch(arrays, schema=stored.to_arrow()), stored)
+        return encode_payloads(pa.record_batch(arrays, schema=stored.to_arrow()), stored)
 
     @classmethod
     def from_json(cls, data: Any) -> "FeatureColumns":

@@ -10,7 +10,7 @@
  */
 #include "_native.h"
 
-#define INTERFACE 4 /* counted up with each change of the functions; frames.py has it, too */
+#define INTERFACE 5 /* counted up with each change of the functions; frames.py has it, too */
 #define HEADER 12 /* bytes: a length of 8, and its masked CRC */
 #define FRAME 16  /* and the payload's masked CRC */
 #define MASK_DELTA 0xa282ead8u
@@ -296,33 +296,33 @@ static PyObject *masked_crcs(PyObject *module, PyObject *args) {
 
 static PyObject *frame(PyObject *module, PyObject *args) {
     stretches all;
-    Py_buffer crcs;
+    Py_buffer keys;
     PyObject *result = NULL;
     size_t total = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*", &all.data, &all.starts, &all.ends, &crcs)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*", &all.data, &all.starts, &all.ends, &keys)) return NULL;
     if (check(&all)) {
         for (size_t i = 0; i < all.count; i++) {
             span payload = stretch(&all, i);
             total += FRAME + (size_t)(payload.end - payload.at);
         }
-        if ((size_t)crcs.len != 4 * all.count)
-            PyErr_SetString(PyExc_ValueError, "a checksum is missing");
+        if ((size_t)keys.len != 8 * all.count)
+            PyErr_SetString(PyExc_ValueError, "a key is missing");
         else
             result = make_array(total, 1);
         uint8_t *out = numbers_of(result);
         if (out) {
             Py_BEGIN_ALLOW_THREADS
             for (size_t i = 0; i < all.count; i++) {
-                uint32_t crc;
-                memcpy(&crc, (const char *)crcs.buf + 4 * i, 4);
-                out = put_frame(out, stretch(&all, i), crc);
+                uint64_t key;
+                memcpy(&key, (const char *)keys.buf + 8 * i, 8);
+                out = put_frame(out, stretch(&all, i), (uint32_t)(key >> 32));
             }
             Py_END_ALLOW_THREADS
         }
         release(&all);
     }
-    PyBuffer_Release(&crcs);
+    PyBuffer_Release(&keys);
     return result;
 }
 
@@ -596,8 +596,8 @@ static PyMethodDef methods[] = {
      "masked_crcs(data, starts, ends) -> crcs\n\n"
      "Return the masked CRCs of payloads, as uint32."},
     {"frame", frame, METH_VARARGS,
-     "frame(data, starts, ends, crcs) -> frames\n\n"
-     "Return payloads with a frame around each, one behind the other."},
+     "frame(data, starts, ends, keys) -> frames\n\n"
+     "Return payloads with a frame around each, whose CRC the key has, one behind the other."},
     {"find_entries", find_entries, METH_VARARGS,
      "find_entries(data, starts, ends, keys, key_ends, key_order, most)\n"
      "-> (odd, owner, place, key, key_end, value, end, order)\n\n"
@@ -617,6 +617,16 @@ static PyMethodDef methods[] = {
     {"bytes_at", bytes_at, METH_VARARGS,
      "bytes_at(data, starts, ends) -> (bytes, ends)\n\n"
      "Return stretches together, and where each ends, after 0, as int32."},
+    {"encode_examples", encode_examples, METH_VARARGS,
+     "encode_examples(columns, rows) -> (payloads, ends)\n\n"
+     "Write an Example for each row, with the features in the order of the columns. A column is a\n"
+     "tuple: the field of the key and the tag after it; the tag of the kind; when the values are a\n"
+     "field of the list, 0 never, 1 if there are any, 2 always; what a null stands for, 0 a feature\n"
+     "without a kind, 1 without values, else none; the bytes of all values, where those of each row\n"
+     "end, after 0, and a byte for each that is not null, or nothing."},
+    {"varints_of", varints_of, METH_VARARGS,
+     "varints_of(values) -> (bytes, ends)\n\n"
+     "Write int64 numbers as varints, and where each ends, after 0."},
     {0},
 };
 

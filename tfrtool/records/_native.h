@@ -102,9 +102,11 @@ static inline PyObject *pack(PyObject **arrays, Py_ssize_t count) {
     return result;
 }
 
-/* Functions of the module; in _features.c. */
+/* Functions of the module: in _features.c, and the last two in _encode.c. */
 PyObject *find_entries(PyObject *module, PyObject *args);
 PyObject *feature_kinds(PyObject *module, PyObject *args);
 PyObject *fields_of(PyObject *module, PyObject *args);
 PyObject *integers_at(PyObject *module, PyObject *args);
 PyObject *bytes_at(PyObject *module, PyObject *args);
+PyObject *encode_examples(PyObject *module, PyObject *args);
+PyObject *varints_of(PyObject *module, PyObject *args);

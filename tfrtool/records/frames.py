@@ -24,7 +24,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.tally import payload_key
 
-_INTERFACE = 4
+_INTERFACE = 5
 
 native: Any = None
 """The functions in C; None if they could not be compiled, or are those of an older version."""

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from tfrtool.records import frames
 from tfrtool.records.frames import Frames
 from tfrtool.records.framing import FOOTER_SIZE, HEADER_SIZE, Record, masked_crc32c
-from tfrtool.records.tally import Words
 
 Places = NDArray[np.int64]
 
@@ -24,7 +23,7 @@ class Payloads(Sequence[bytes]):
     """
 
     def __init__(
-        self, data: bytes, starts: Places, ends: Places, keys: Words | None = None
+        self, data: bytes, starts: Places, ends: Places, keys: NDArray[np.uint64] | None = None
     ) -> None:
         """Take payloads, and the `payload_key` of each if these are known."""
         self.data, self.starts, self.ends = data, starts, ends
@@ -64,12 +63,19 @@ class Payloads(Sequence[bytes]):
         return self.ends - self.starts
 
     @property
-    def keys(self) -> Words:
+    def keys(self) -> NDArray[np.uint64]:
         """The `payload_key` of each."""
         if self._keys is None:
             sizes = self.sizes.astype(np.uint64) & np.uint64(0xFFFFFFFF)
             self._keys = self._masked_crcs().astype(np.uint64) << np.uint64(32) | sizes
         return self._keys
+
+    def framed(self) -> bytes | None:
+        """Return them with a frame around each, one behind the other; None without C."""
+        if frames.native is None:
+            return None
+        found: bytes = frames.native.frame(self.data, self.starts, self.ends, self.keys)
+        return found
 
     def _masked_crcs(self) -> NDArray[np.uint32]:
         if frames.native is None:

@@ -6,8 +6,9 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from tfrtool.errors import WriteError, os_errors_as, reason_of
 from tfrtool.records.compression import TF_TYPES, WBITS, Compression
@@ -25,6 +26,9 @@ from tfrtool.records.reader import RecordReader
 from tfrtool.records.tally import Keys, Tally, payload_key
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
+
+if TYPE_CHECKING:
+    from tfrtool.records.payloads import Payloads  # which loads NumPy
 
 _MEMORY_LEVEL = 9
 """The memLevel of deflate in TensorFlow's ZlibCompressionOptions; the level is zlib's default."""
@@ -163,6 +167,23 @@ class ShardWriter:
         else:
             for record in records:
                 self.write_record(record)
+
+    def write_payloads(self, payloads: "Payloads") -> None:
+        """Append payloads of one stretch of bytes, whose checksums are computed once."""
+        if self._foreign is not None:
+            self.write(payloads)
+            return
+        sizes, keys = payloads.sizes, payloads.keys
+        blocks = (sizes + FRAME_SIZE).cumsum() // _BUFFER
+        cuts = (blocks[1:] != blocks[:-1]).nonzero()[0] + 1
+        for start, end in pairwise(sorted({0, *cuts.tolist(), len(payloads)})):
+            part = payloads[start:end]
+            framed = None if sizes[start:end].max(initial=0) >= _LARGE else part.framed()
+            if framed is not None:
+                self.write_frames(framed, keys[start:end])
+                continue
+            for payload, key in zip(part, keys[start:end].tolist(), strict=True):
+                self._add(payload, key >> 32)
 
     def write_frames(self, frames: bytes, keys: Keys) -> None:
         """Append whole records as they are, given with the `payload_key` of each."""

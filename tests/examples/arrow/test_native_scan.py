@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +21,20 @@ from tests.examples.arrow.checking import any_payloads, columns_of, table_column
 from tests.examples.strategies import entry, float32, int64, raw_example, string
 from tests.more import thinned
 from tests.records.strategies import shard_of
+from tfrtool.examples.arrow.columns import Column, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
+from tfrtool.examples.arrow.encode_batch import encode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
+from tfrtool.examples.example import DType, PayloadKind
+from tfrtool.examples.fields import Kind, ListOf, Null, Values, stored_values
 from tfrtool.records import frames
+from tfrtool.records.compression import Compression
 from tfrtool.records.frames import in_batches, joined_batches, keys_of
 from tfrtool.records.framing import Record
 from tfrtool.records.payloads import Payloads, payloads_of
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.tally import payload_key
+from tfrtool.records.writer import ShardWriter
 
 native = pytest.importorskip("tfrtool.records._frames", reason="no C compiler")
 
@@ -77,6 +84,7 @@ def table_of(payloads: Sequence[bytes], exemplars: Sequence[bytes]) -> tuple[Any
         else:
             batch.validate(full=True)
             found += [repr(batch.to_struct_array().to_pylist()), batch.schema, others]
+            found += [encode_batch(part, columns) for part in (batch, batch[3:], batch[2:2])]
     return tuple(found)
 
 
@@ -94,6 +102,57 @@ def test_any_payloads(some: list[bytes], noise: list[bytes], draw: random.Random
     both(lambda: seen_in(payloads))
     both(lambda: table_of(payloads, payloads))
     both(lambda: table_of([*some, *MANY, *noise], MANY))
+
+
+def test_nulls_and_slices_are_encoded() -> None:
+    """Whatever a null stands for, and whatever stands behind it, as in tables of others."""
+    numbers = pa.array([1, None, -1, 2**40, 0])
+    hidden = pa.Array.from_buffers(pa.int64(), 5, [numbers.buffers()[0], numbers.buffers()[1]])
+    parts = pa.ListArray.from_arrays(
+        pa.array([0, 2, 2, 3, 3, 5], pa.int32()),
+        pa.array(["a", "", "b" * 200, "c", "d"]),
+        mask=pa.array([False, False, False, True, False]),
+    )
+    for null in (Null.ABSENT, Null.EMPTY, Null.UNSET, Null.ANY):
+        items: dict[bytes, Any] = {
+            b"n": stored_values(DType.INT64, null.info),
+            b"t": Values(kind=Kind.TEXT, info=null.info),
+            b"p": ListOf(item=Values(kind=Kind.TEXT)),
+        }
+        columns = Columns(
+            PayloadKind.EXAMPLE, tuple(Column(key=key, item=item) for key, item in items.items())
+        )
+        texts = pa.array(["x", None, "", "y" * 300, None])
+        batch = pa.record_batch([hidden, texts, parts], schema=columns.to_arrow())
+        for part in (batch, batch[1:], batch[2:4], batch[5:]):
+            encoded = both(lambda: encode_batch(part, columns))  # noqa: B023
+            assert encode_batch(decode_batch(encoded, columns), columns) == encoded
+
+
+@given(st.lists(st.binary(max_size=2000), min_size=1, max_size=30), st.sampled_from([1000, 2**20]))
+def test_payloads_are_written_in_blocks(
+    tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes], buffer: int
+) -> None:
+    """The bytes, the tally and the compressed stream are those of writing one by one."""
+    folder = tmp_path_factory.mktemp("written")
+
+    def written(name: str, compression: Compression) -> tuple[bytes, object]:
+        path = folder / name
+        path.unlink(missing_ok=True)
+        with ShardWriter(path, compression) as writer:
+            if name == "single":
+                writer.write(payloads)
+            else:
+                writer.write_payloads(Payloads.joined(payloads))
+        return path.read_bytes(), writer.verify()
+
+    with (
+        patch("tfrtool.records.writer._BUFFER", buffer),
+        patch("tfrtool.records.writer._LARGE", 1900),
+    ):
+        for compression in Compression:
+            single = written("single", compression)
+            assert both(lambda: written("blocks", compression)) == single  # noqa: B023
 
 
 @pytest.mark.parametrize("path", thinned(REAL, every=16), ids=lambda path: path.name[:40])
@@ -167,7 +226,7 @@ def test_no_byte_behind_the_end(starts: list[int], ends: list[int]) -> None:
         (native.integers_at, ()),
         (native.bytes_at, ()),
         (native.masked_crcs, ()),
-        (native.frame, (b"1234",)),
+        (native.frame, (bytes(8),)),
     ):
         with pytest.raises(ValueError, match="place"):
             function(*where, *others)
@@ -179,8 +238,25 @@ def test_keys_are_within_their_data() -> None:
     for ends, order in [((9,), (0,)), ((1, 0), (0, 1)), ((1,), (1,)), ((1,), (-1,)), ((1,), ())]:
         with pytest.raises(ValueError, match="key"):
             native.find_entries(*where, b"a", places(*ends), places(*order), 9)
-    with pytest.raises(ValueError, match="checksum"):
+    with pytest.raises(ValueError, match="key is missing"):
         native.frame(*where, b"123")
+
+
+def test_values_are_within_their_data() -> None:
+    """Columns with too few values, or values that end behind their data, are refused."""
+    head = b"\x0a\x01a\x12", 0x0A, 2, -1
+    assert native.encode_examples([], 2) == (b"\x0a\0" * 2, places(0, 2, 4).tobytes())
+    for ends, valid in [
+        ((0, 9), b""),
+        ((-1, 1), b""),
+        ((2, 1), b""),
+        ((0,), b""),
+        ((0, 1), b"\1\1"),
+    ]:
+        with pytest.raises(ValueError, match="value"):
+            native.encode_examples([(*head, b"data", places(*ends), valid)], 1)
+    with pytest.raises(ValueError, match="value"):
+        native.encode_examples([], -1)
 
 
 def test_more_than_may_be() -> None:

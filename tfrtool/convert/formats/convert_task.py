@@ -16,7 +16,7 @@ from tfrtool.convert.formats.table_digest import TableDigest
 from tfrtool.errors import SchemaError, SourceError, WriteError
 from tfrtool.examples.arrow.columns import EXACT
 from tfrtool.examples.arrow.decode_batch import decode_batch
-from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.examples.arrow.encode_batch import encode_payloads
 from tfrtool.features.conformed_rows import without_null_structs
 from tfrtool.features.explode import ExplodedTable
 from tfrtool.features.feature_columns import FeatureColumns
@@ -56,11 +56,11 @@ class ConvertTask(FileTask):
             for batch in self._batches(read, faults, warnings.append, nulls):
                 if digest is not None:
                     digest.add(self._verified(batch))
-                encoded = list[bytes]()
+                encoded = None
                 if payloads:
                     with self._locating(tally.records):
-                        encoded = encode_batch(batch, self.after.columns)
-                    tally.add(encoded)
+                        encoded = encode_payloads(batch, self.after.columns)
+                    tally.add_keys(encoded.keys)
                 else:
                     tally.records += batch.num_rows
                     tally.payload_bytes += batch.nbytes

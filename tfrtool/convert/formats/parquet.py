@@ -26,7 +26,7 @@ from tfrtool.examples.arrow.columns import (
     Columns,
 )
 from tfrtool.examples.arrow.decode_batch import decode_batch
-from tfrtool.examples.arrow.encode_batch import encode_batch
+from tfrtool.examples.arrow.encode_batch import encode_payloads
 from tfrtool.examples.fields import Struct
 from tfrtool.examples.tfds_metadata import DatasetInfo
 from tfrtool.features.arrow_tree import IMAGE_PATH, TableTree, is_image
@@ -356,7 +356,7 @@ def _tree_batch(
             return chosen.replace_schema_metadata(content.schema.metadata)
     if isinstance(content.columns, FeatureColumns):
         return table_rows(batch, content.columns, first, exact=content.exact)
-    return decode_batch(encode_batch(batch, tree), content.columns, exact=content.exact)
+    return decode_batch(encode_payloads(batch, tree), content.columns, exact=content.exact)
 
 
 def _columns_of(schema: pa.Schema) -> Columns | None:
@@ -386,7 +386,7 @@ def _flat_batch(rows: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     batch = batch.select(known.names).replace_schema_metadata(known.metadata)
     if columns == content.columns and exact == content.exact:
         return batch
-    return decode_batch(encode_batch(batch, columns), content.columns, exact=content.exact)
+    return decode_batch(encode_payloads(batch, columns), content.columns, exact=content.exact)
 
 
 def _content(schema: pa.Schema, columns: Columns) -> Content:

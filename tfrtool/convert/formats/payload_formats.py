@@ -209,7 +209,7 @@ class TfrecordFormat(PayloadFormat):
     def write(self, path: Path, content: Content) -> Iterator[WriteBatch]:  # noqa: ARG002
         """Give a shard to write, compressed as the ending of its name says."""
         with ShardWriter(path, named_compression(path) or Compression.NONE) as writer:
-            yield writer.write
+            yield writer.write_payloads
 
 
 class ArrayRecordFormat(PayloadFormat):

@@ -301,7 +301,7 @@ class DecodedColumns(Columns, abc.ABC):
         ``exact`` says whether the batch has a column ``_payload`` with their bytes.
         """
 
-    def encode(self, batch: pa.RecordBatch) -> list[bytes]:  # noqa: ARG002
+    def encode(self, batch: pa.RecordBatch) -> Sequence[bytes]:  # noqa: ARG002
         """Return the payloads of a batch that has these columns."""
         raise SchemaError("records can't be made of these columns")
 

@@ -1,12 +1,14 @@
 """Record batches as payloads."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.arrays import binary_array, strings_array
+from tfrtool.examples.arrow.arrays import Ints, binary_array, strings_array
 from tfrtool.examples.arrow.columns import (
     EXACT,
     LISTS,
@@ -18,9 +20,16 @@ from tfrtool.examples.arrow.columns import (
 from tfrtool.examples.arrow.scan import TAGS
 from tfrtool.examples.example import DType, PayloadKind
 from tfrtool.examples.fields import Null
+from tfrtool.records import frames
+from tfrtool.records.payloads import Payloads
 from tfrtool.records.wire import varint
 
 _NOTHING = strings_array([b""], np.int64)[0]
+
+_NEVER, _IF_ANY, _ALWAYS = 0, 1, 2
+"""When values are a field of their list, to C."""
+
+_NATIVE_NULLS = {Null.UNSET: 0, Null.EMPTY: 1}
 
 
 def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
@@ -29,25 +38,99 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
     They are the bytes of `encode_example`; or those of the column ``_payload``, where it is there.
     A null in a column of one value is what it stands for there, and else a feature that is absent.
     """
+    return [*encode_payloads(batch, columns)]
+
+
+def encode_payloads(batch: pa.RecordBatch, columns: Columns) -> Payloads:
+    """Do what `encode_batch` does, without an object for each payload."""
     if isinstance(columns, DecodedColumns) and EXACT not in batch.schema.names:
-        return columns.encode(batch)
+        encoded = columns.encode(batch)
+        return encoded if isinstance(encoded, Payloads) else Payloads.joined(encoded)
     payload_column = EXACT if EXACT in batch.schema.names else PAYLOAD
     if payload_column == EXACT or not columns.parsed:
-        return list(batch.column(payload_column).to_pylist())
-    blank = pa.repeat(_NOTHING, batch.num_rows)
+        return _payloads_in(batch.column(payload_column))
     fields = list(zip(columns.columns, columns.arrays(batch), strict=True))
+    fields.sort(key=lambda field: (*field[0].key, 256))  # the order of `encode_example`
+    if frames.native is not None and columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
+        natives = [_native_column(*field) for field in fields]
+        if all(one is not None for one in natives):
+            data, ends_of = frames.native.encode_examples(natives, batch.num_rows)
+            ends: Ints = np.frombuffer(ends_of, np.int64)
+            return Payloads(data, ends[:-1], ends[1:])
+    blank = pa.repeat(_NOTHING, batch.num_rows)
     context = _map(0x0A, [one for one in fields if not one[0].is_list], blank)
     if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
-        return list(context.to_pylist())
+        return _payloads_in(context)
     list_column = batch.column(LISTS)
     blank_lists = pc.if_else(list_column.is_valid() if columns.lists else list_column, blank, None)
     lists = _map(0x12, [one for one in fields if one[0].is_list], blank_lists)
-    return list(_joined(context, lists.fill_null(b"")).to_pylist())
+    return _payloads_in(_joined(context, lists.fill_null(b"")))
+
+
+def _payloads_in(array: pa.Array) -> Payloads:
+    """Return the values of an array of bytes."""
+    data, ends = array.buffers()[2], _ends_in(array)
+    return Payloads(b"" if data is None else data.to_pybytes(), ends[:-1], ends[1:])
+
+
+def _ends_in(array: pa.Array) -> Ints:
+    """Return where strings or lists end in their data or values, after the start of the first."""
+    if not len(array):
+        return np.zeros(1, np.int64)
+    is_large = isinstance(array, pa.LargeBinaryArray | pa.LargeStringArray)
+    ends: NDArray[Any] = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)
+    return ends[array.offset : array.offset + len(array) + 1].astype(np.int64)
+
+
+def _numbers_in(array: pa.Array) -> NDArray[Any]:
+    kind = np.dtype("<f4") if pa.types.is_float32(array.type) else np.dtype(np.int64)
+    numbers: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", kind)
+    return numbers[array.offset : array.offset + len(array)]
+
+
+def _native_column(column: Column, array: pa.Array) -> tuple[Any, ...] | None:
+    """Return a column as C takes it; None for one of several types, or with nulls in its lists."""
+    if column.dtype is None or array.type != column.type:
+        return None
+    values, bounds = array, None
+    if not column.is_single:
+        bounds = _ends_in(array)
+        values = array.values.slice(bounds[0], bounds[-1] - bounds[0])
+        if values.null_count:
+            return None
+    data, ends = _native_values(column, values)
+    as_field = _IF_ANY
+    if column.dtype is DType.STRING:
+        as_field = _ALWAYS if bounds is None else _NEVER
+    valid: Any = b""
+    if array.null_count:
+        bits = array.is_valid().cast(pa.uint8()).buffers()[1]
+        valid = np.frombuffer(bits, np.uint8, len(array))
+    return (
+        b"\x0a" + varint(len(column.key)) + column.key + b"\x12",
+        TAGS[column.dtype],
+        as_field,
+        -1 if column.null is None else _NATIVE_NULLS.get(column.null, -1),
+        data,
+        ends if bounds is None else ends[bounds - bounds[0]],
+        valid,
+    )
+
+
+def _native_values(column: Column, values: pa.Array) -> tuple[Any, Ints]:
+    """Return values as protobuf writes them, and where each ends, after the start of the first."""
+    if column.dtype is DType.FLOAT32:
+        return _numbers_in(values), np.arange(0, 4 * len(values) + 1, 4)
+    if column.dtype is DType.INT64:
+        data, ends = frames.native.varints_of(_numbers_in(values))
+        return data, np.frombuffer(ends, np.int64)
+    if not column.is_single:
+        values = _headed(_field(0x0A), values.cast(pa.large_binary()))
+    return values.buffers()[2] or b"", _ends_in(values)
 
 
 def _map(tag: int, fields: list[tuple[Column, pa.Array]], blank: pa.Array) -> pa.Array:
     """Return one of the two maps of each record, null where ``blank`` is."""
-    fields.sort(key=lambda field: (*field[0].key, 256))  # the order of `encode_example`
     entries = (_entries(column, array).fill_null(b"") for column, array in fields)
     return _headed(_field(tag), _joined(blank, *entries))
 
