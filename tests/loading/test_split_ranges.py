@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tf
 
 SLICES = (
     "test[:10%]+train[-80%:]",
-    "train[33.3%:] , test",
+    more("train[33.3%:] , test"),
     *map(more, ("train+test", "train[:7]", "train[:20%]", "train[80%:90%]", "train[-10%:]")),
     *map(more, ("train[-9:-2]", "train[:20%]+train[40%:]", "train[0:50%] + test")),
 )
