@@ -132,7 +132,7 @@ def find_training_data(options: TrainOptions, scratch: Path) -> TrainingData:
     elif (name := _validation_split(dataset, options)) is not None:
         shared = dataset.shared_split(options.split, name)
         if shared is not None:
-            what = f"split {shared!r} can't be used for both training and validation"
+            what = f"records of split {shared!r} can't be used for both training and validation"
             raise UsageError(what)
         parts = (training, replace(training, split=name))
     for part in parts:
