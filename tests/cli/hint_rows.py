@@ -338,8 +338,9 @@ convert 3.jsonl 4.jsonl new --to csv | 1
 reshard pets new --stratify label | 2
   ? use --split NAME=FRACTION for each split
   > tfrtool reshard pets new --stratify label --split a=0.5 --split b=0.5
+$ echo 'a.tfrecord:0' > tagged.txt
 edit a.tfrecord new | 2
-  ? use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize
+  ? use --select, --drop, --rename, --cast, --add, --tag, --class-map, --encode or --resize
   > tfrtool edit a.tfrecord new1 --select label
   > tfrtool edit a.tfrecord new2 --drop label
   > tfrtool edit a.tfrecord new3 --rename label=class
@@ -348,6 +349,7 @@ edit a.tfrecord new | 2
   > tfrtool edit a.tfrecord new6 --encode png
   > tfrtool edit a.tfrecord new7 --resize 8
   > tfrtool edit pets new8 --class-map cat=kitten
+  > tfrtool edit a.tfrecord new9 --tag listed=tagged.txt
 train nosuch --resume | 2
   ? use --out DIR
   > tfrtool train nosuch --resume --out run | 1

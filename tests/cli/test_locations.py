@@ -27,6 +27,7 @@ TEXTS |= {
     "--engine-address",
     "--accept-checksums",
     "--add",
+    "--tag",
     "--dedupe-by",
     "--null",
     "--proto",

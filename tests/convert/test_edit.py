@@ -93,6 +93,27 @@ def test_records_without_the_feature_keep_their_bytes(tmp_path: Path) -> None:
     assert report.splits["train"].shards[1].path == "ids-train.tfrecord-00001-of-00002"
 
 
+def test_listed_records_get_a_tag(tmp_path: Path) -> None:
+    """It is 1 for them and 0 for others, in every shard; a list of what isn't there is an error."""
+    shards = [[_record(1), _record(2)], [_record(3)]]
+    source = write_foreign(tmp_path / "in", shards)
+    first, second = (f"part-0000{n}-of-00002.tfrecord" for n in range(2))
+    (tmp_path / "a=b.txt").write_text(f"{first}:1\n{second}:0")
+    (tmp_path / "c").write_text(f"# none of the first\n{source / second} 0\n")
+    words = [f"--tag=blurry={tmp_path}/a=b.txt", f"--tag=c={tmp_path}/c", "--add", "d=7"]
+    assert main(["edit", str(source), str(tmp_path / "out"), *words]) == 0
+    payloads = [one for shard in _payloads(tmp_path / "out").values() for one in shard]
+    found = [[parse_example(one)[name] for name in ("blurry", "c", "d")] for one in payloads]
+    assert found == [[0, 0, 7], [1, 0, 7], [1, 1, 7]]
+    for line, message in (("x:1", "line 1: no shard 'x'"), (f"{second}:1", "less than 1")):
+        (tmp_path / "c").write_text(line)
+        with pytest.raises(tfrtool.TfrtoolError, match=message):
+            tfrtool.edit(source, tmp_path / "new", tag={"c": tmp_path / "c"})
+        assert not (tmp_path / "new").exists()
+    with pytest.raises(tfrtool.UsageError, match="--add and --tag both add 'c'"):
+        tfrtool.edit(source, tmp_path / "new", tag={"c": tmp_path / "c"}, add={"c": 1})
+
+
 def test_bad_values_are_named_or_skipped(tmp_path: Path) -> None:
     """A value that is no number names file, record and offset; or it is listed, and the rest go."""
     source = write_foreign(tmp_path / "in", [[_record(1), _record(2, text="two"), _record(3)]])

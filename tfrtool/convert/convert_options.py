@@ -61,6 +61,21 @@ def _parse_added(name_of: str, texts: Iterable[str]) -> dict[str, Any]:
     return added
 
 
+def _parse_tags(texts: Iterable[str]) -> dict[str, str]:
+    """Parse ``NAME=FILE``; a file's name may have further equals signs."""
+    tags: dict[str, str] = {}
+    for text in texts:
+        name, _, path = text.partition("=")
+        if not name or not path:
+            raise UsageError(
+                f"invalid --tag {text[:100]!r}", expected="NAME=FILE, such as blurry=blurry.txt"
+            )
+        if name in tags:
+            raise UsageError(f"--tag {name!r} is given twice")
+        tags[name] = path
+    return tags
+
+
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(CompressionOptions):
     """Options of jobs that copy records into new shards."""
@@ -273,6 +288,15 @@ class EditOptions(RunOptions, NameOptions):
         repeat=True,
         parse=partial(_parse_added, "--add"),
         common=True,
+    )
+    tag: Mapping[str, str | os.PathLike[str]] | None = option(
+        None,
+        "Add an int64 feature: 1 for the records listed in FILE, such as a tag of view, and 0 for "
+        "all others. Repeatable.",
+        metavar="NAME=FILE",
+        group="Labels and features",
+        repeat=True,
+        parse=_parse_tags,
     )
     encode: Literal["jpeg", "png", "keep"] | None = option(
         None,

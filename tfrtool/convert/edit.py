@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tfrtool.convert.class_edit import (
 )
 from tfrtool.convert.convert_options import EditOptions
 from tfrtool.convert.feature_values import image_feature
+from tfrtool.convert.record_lists import listed_numbers
 from tfrtool.convert.source_records import (
     check_unchanged,
     faults_of,
@@ -36,6 +38,7 @@ from tfrtool.examples.example import (
     DTYPES,
     LISTS,
     DType,
+    Feature,
     PayloadKind,
     Value,
     decode_example,
@@ -68,7 +71,7 @@ from tfrtool.records.framing import LocatedFault, Record
 from tfrtool.records.tally import Tally
 from tfrtool.records.writer import ShardWriter
 from tfrtool.sources.class_map import ClassMap
-from tfrtool.storage.arguments import as_member, as_path
+from tfrtool.storage.arguments import as_local_path, as_member, as_path
 from tfrtool.storage.json_values import reading_metadata, to_json_values
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.progress import RECORDS, count_work
@@ -183,10 +186,17 @@ class Changes:
         facts = to_json_values(replace(self, classes=())) | {"add": added}
         return {name: fact for name, fact in facts.items() if fact}
 
-    def apply(self, payload: bytes, dropped: Counter[str] | None = None) -> bytes:
+    def with_tags(self, names: Collection[str]) -> bytes:
+        """Return `add` with 1 for the tags of these names, which is 0 otherwise."""
+        tags = {name: Feature(dtype=DType.INT64, values=(1,)) for name in names}
+        return encode_example({**decode_example(self.add).features, **tags})
+
+    def apply(
+        self, payload: bytes, dropped: Counter[str] | None = None, add: bytes | None = None
+    ) -> bytes:
         """Return a payload with the changes; the same bytes where there is nothing to change.
 
-        ``dropped`` counts objects, if the payload can be changed.
+        ``dropped`` counts objects, if the payload can be changed. ``add`` is in place of `add`.
         `UneditableError` if a value does not fit, or the payload has no features.
         """
         try:
@@ -204,7 +214,7 @@ class Changes:
         if dropped is not None:
             dropped.update(counts)
         if self.add:
-            message.MergeFromString(self.add)
+            message.MergeFromString(self.add if add is None else add)
         return message.SerializeToString() if changed or self.add else payload
 
     def _edit(self, entries: Any, uncastable: dict[str, str]) -> bool:
@@ -329,12 +339,14 @@ class EditTask(FileTask):
         source: the other shard.
         stamp: its size and time of change (ns).
         changes: what to change in each record.
+        tagged: the numbers of the records with each tag, of which `changes` adds a feature.
         stop: whether to stop at a record that is damaged or can't be changed.
     """
 
     source: AnyPath
     stamp: tuple[int, int]
     changes: Changes
+    tagged: Mapping[str, frozenset[int]]
     stop: bool
 
     def write(self, path: Path) -> Written:
@@ -348,11 +360,14 @@ class EditTask(FileTask):
         return Written(tally=writer.tally, read=read, faults=faults, facts={DROPPED: {**dropped}})
 
     def _changed(self, read: Tally, faults: Faults, dropped: Counter[str]) -> Iterator[bytes]:
-        records = iter(read_counted(self.source, read, faults, hint=_SKIP))
+        records, number = iter(read_counted(self.source, read, faults, hint=_SKIP)), -1
+        with_tags = cache(self.changes.with_tags)
         for record in records:
             count_work(1, RECORDS)
+            number = record.index
             try:
-                yield self.changes.apply(record.payload, dropped)
+                tags = tuple(name for name, listed in self.tagged.items() if number in listed)
+                yield self.changes.apply(record.payload, dropped, with_tags(tags) if tags else None)
             except UneditableError as error:
                 if self.stop:
                     location, what = {"record": record.index, "offset": record.offset}, str(error)
@@ -361,6 +376,10 @@ class EditTask(FileTask):
                     raise DatasetError(what, path=self.source, **location, hint=_SKIP) from error
                 fault = unparseable(record, str(error))
                 faults.add(LocatedFault(path=self.source, fault=fault))
+        last = max((max(listed, default=-1) for listed in self.tagged.values()), default=-1)
+        if last > number and not faults.count:
+            what = f"--tag lists record {last}, which doesn't exist"
+            raise DatasetError(what, path=self.source, expected=f"less than {number + 1}")
 
     def _more_uncastable(self, known: set[str], records: Iterator[Record]) -> Iterator[str]:
         """Yield the first record that can't be cast of each other feature, in this shard."""
@@ -407,13 +426,19 @@ def edit(
         WriteError: a file can't be written.
     """
     settings, class_map = options.settings(as_path(target)), ClassMap.parse(options.class_map)
-    wanted = (options.drop, options.rename, options.cast, options.add, options.encode, class_map)
+    added = (options.add, options.tag)
+    wanted = (options.drop, options.rename, options.cast, *added, options.encode, class_map)
     if options.select is None and options.resize is None and not any(wanted):
-        hint = "use --select, --drop, --rename, --cast, --add, --class-map, --encode or --resize"
-        raise UsageError("nothing to change", hint=hint)
+        raise UsageError(
+            "nothing to change",
+            hint="use --select, --drop, --rename, --cast, --add, --tag, --class-map, --encode or "
+            "--resize",
+        )
     found = find_sources(source, settings.folder)
     carried = CarriedMetadata(found.folders, found.paths)
     changes = _changes_of(options, found.paths)
+    tags = {name: as_local_path(path) for name, path in (options.tag or {}).items()}
+    tagged = {name: listed_numbers(path, found.paths) for name, path in tags.items()}
     with local_copies(found.paths, settings.workers, settings.on_progress):
         known = _known_features(found.paths, changes, settings)
         if changes.recipe and any(name.startswith(_OBJECT_STARTS) for name in known):
@@ -424,11 +449,11 @@ def edit(
             changes = replace(changes, classes=tuple(edits))
         changes.check(known)
         _edit_types(carried, changes)
-        tasks = _edit_tasks(found, changes, settings)
+        tasks = _edit_tasks(found, changes, tagged, settings)
         facts = changes.to_json() | ({"class_map": [*options.class_map]} if class_map else {})
         plan = JobPlan(
             tasks=tasks,
-            inputs=[(str(task.source), task.stamp, task.changes) for task in tasks],
+            inputs=[(str(task.source), task.stamp, task.changes, task.tagged) for task in tasks],
             options={**settings.identity, **facts, "on_error": options.on_error},
             faults=faults_of(found, {}, stop=settings.stop),
             warnings=(*found.notes, *carried.warnings),
@@ -471,8 +496,16 @@ def _changes_of(options: EditOptions, shards: Sequence[AnyPath]) -> Changes:
         drop=tuple(options.drop),
         cast={name: as_member(DType, word, "cast") for name, word in casts},
         rename=dict(options.rename or {}),
-        add=encode_example(options.add) if options.add else b"",
+        add=_added_features(options),
     )
+
+
+def _added_features(options: EditOptions) -> bytes:
+    """Return an Example with the features that every record gets; tags are 0."""
+    if twice := {*(options.add or ())} & {*(options.tag or ())}:
+        raise UsageError(f"--add and --tag both add {min(twice)!r}")
+    tags = dict.fromkeys(options.tag or (), 0)
+    return encode_example({**(options.add or {}), **tags}) if options.add or tags else b""
 
 
 def _known_features(shards: Sequence[AnyPath], changes: Changes, settings: JobSettings) -> set[str]:
@@ -490,7 +523,12 @@ def _known_features(shards: Sequence[AnyPath], changes: Changes, settings: JobSe
     return {feature_name(column.key) for column in columns.columns}
 
 
-def _edit_tasks(found: DatasetFiles, changes: Changes, settings: JobSettings) -> list[EditTask]:
+def _edit_tasks(
+    found: DatasetFiles,
+    changes: Changes,
+    tagged: Mapping[str, Mapping[AnyPath, frozenset[int]]],
+    settings: JobSettings,
+) -> list[EditTask]:
     """Return a task for each shard."""
     tasks = []
     for split, shards in found.splits.items():
@@ -503,6 +541,7 @@ def _edit_tasks(found: DatasetFiles, changes: Changes, settings: JobSettings) ->
                 source=path,
                 stamp=stamp,
                 changes=changes,
+                tagged={name: numbers[path] for name, numbers in tagged.items() if path in numbers},
                 stop=settings.stop,
             )
             tasks.append(task)

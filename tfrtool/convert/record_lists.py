@@ -2,20 +2,19 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrtool.convert.source_records import SourceRecords
 from tfrtool.errors import UsageError, os_errors_as
+from tfrtool.inspection.table.predictions import LONGEST_LINE, ShardNames, decode_line
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
 
-_LONGEST_LINE = 2**20
 _ENTRY = re.compile(r"(?P<shard>\S.*?)(?::| +)(?P<record>[0-9]{1,18})(?: +#.*)?", re.ASCII)
 """SHARD:RECORD; lists of other tools may have a space in between."""
 
@@ -29,39 +28,17 @@ class _Entry(NamedTuple):
     record: int
 
 
-class _PredictedLine(msgspec.Struct):
-    """A line that ``evaluate`` or ``predict`` wrote; those of ``predict`` have no true label."""
-
-    record: int | None
-    shard: str = ""
-    path: str = ""
-    label: str | None = None
-    labels: list[str] | None = None
-    predicted: str | list[str] | None = None
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the prediction is the true label."""
-        return self.predicted is not None and self.predicted in (self.label, self.labels)
-
-
 def listed_records(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
     """Return for each record whether a file lists it.
 
     Raises:
         UsageError: a line lists a shard or a record that doesn't exist.
     """
-    numbers: dict[str, list[int]] = {}
-    for number, (shard, _, _) in enumerate(table.shards):
-        for name in {str(shard), str(shard.absolute()), shard.name}:
-            numbers.setdefault(name, []).append(number)
+    names = ShardNames(shard for shard, _, _ in table.shards)
     listed, indices_of = np.zeros(len(table), np.bool_), lru_cache(table.indices_of)
     for where, (name, index) in _entries(path):
-        known = numbers.get(name) or numbers.get(os.path.abspath(name), [])  # noqa: PTH100 - text
-        if len(known) != 1:
-            what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
-            raise UsageError(f"{where}: {what}", path=path)
-        first, indices = table.records_of(known[0]).start, indices_of(known[0])
+        shard = _only_shard(path, where, name, names)
+        first, indices = table.records_of(shard).start, indices_of(shard)
         row = int(np.searchsorted(indices, index))
         if row == len(indices):
             what, most = f"{where}: no record {index} in {name}", indices[-1] + 1 if row else 0
@@ -71,10 +48,32 @@ def listed_records(path: AnyPath, table: SourceRecords) -> NDArray[np.bool_]:
     return listed
 
 
+def listed_numbers(path: AnyPath, shards: Sequence[AnyPath]) -> dict[AnyPath, frozenset[int]]:
+    """Return the numbers of the records that a file lists, for each shard that it names.
+
+    Raises:
+        UsageError: a line lists a shard that doesn't exist.
+    """
+    numbers, names = dict[AnyPath, set[int]](), ShardNames(shards)
+    for location, (name, record) in _entries(path):
+        shard = shards[_only_shard(path, location, name, names)]
+        numbers.setdefault(shard, set()).add(record)
+    return {shard: frozenset(listed) for shard, listed in numbers.items()}
+
+
+def _only_shard(path: AnyPath, location: str, name: str, names: ShardNames) -> int:
+    """Return the number of the shard of a name; `UsageError` if there is none, or several."""
+    known = names.find(name)
+    if len(known) != 1:
+        what = f"several shards are named {name!r}" if known else f"no shard {name!r}"
+        raise UsageError(f"{location}: {what}", path=path)
+    return known[0]
+
+
 def _entries(path: AnyPath) -> Iterator[tuple[str, _Entry]]:
     """Yield the number of each line for errors, and the record that it lists."""
     with os_errors_as(UsageError, path), open_regular(path) as file:
-        for number, data in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
+        for number, data in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             where, line = f"line {number}", os.fsdecode(data).strip()
             if not line or line.startswith(_COMMENT):
                 continue
@@ -96,11 +95,7 @@ def _written_entry(path: AnyPath, where: str, line: str) -> _Entry:
 
 def _predicted_entry(path: AnyPath, where: str, data: bytes) -> _Entry | None:
     """Return the record of a prediction, or None if the prediction is right."""
-    try:
-        line = msgspec.json.decode(data, type=_PredictedLine)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        expected = "a line of predictions.jsonl, or of predict --json on shards"
-        raise UsageError(where, path=path, expected=expected, found=str(error)) from error
+    line = decode_line(path, where, data)
     if line.is_right:
         return None
     if line.record is None:
