@@ -7,6 +7,7 @@ import itertools
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -87,9 +88,7 @@ def _check_view(payloads: list[bytes], names: set[str]) -> None:
         rows = RowFold(path, RowRequest(folder, {path: 0}))
         rows.add([item for item in tfrtool.read(path) if isinstance(item, Record)], set())
         rows.finish()
-        table = RecordTable(
-            folder, table.shards, table.faults, table.marks, pieces=tuple(rows.pieces)
-        )
+        table = replace(table, pieces=tuple(rows.pieces))
         columns = columns_of(table)
         assert names == {*columns.shown}
         result = answer(table, Question(), 0, 9, columns=columns.shown, facets=True)

@@ -320,7 +320,7 @@ def test_marks_are_kept_and_drop_their_records(
     filter_records(same, tmp_path / "out", drop=file, workers=1)
     written = b"".join(one.read_bytes() for one in sorted((tmp_path / "out").glob("*.tfrecord*")))
     assert written == b"".join(map(frame, [payloads[1], payloads[2], payloads[0]]))
-    assert viewer.post([("seen", "0/3"), ("script", "1")]).body == b"1 marked"
+    assert viewer.post([("seen", "0/3"), ("script", "1")]).body == b'{"marked":1}'
 
 
 def test_forms_lead_back_to_the_viewer_only(open_viewer: Open, messy: Path) -> None:
@@ -340,7 +340,7 @@ def test_marks_that_can_not_be_stored_are_said(
     page = Page(viewer.post([("mark", "0/1")]))
     assert page.status == 400
     assert "can't store the marks" in page.text
-    assert not viewer.live.marks.records
+    assert not viewer.live.marks.tags
     path = tmp_path / "a\nb.tfrecord"
     path.write_bytes(frame(image_payload(1)))
     (tmp_path / "data").unlink()

@@ -8,7 +8,6 @@ from typing import Any
 from tfrtool.errors import human_bytes, named_record, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.images.header import claimed_sides, is_jpeg, read_jpeg_header
-from tfrtool.inspection.summary.summary_json import as_json
 from tfrtool.page import Page, Table
 from tfrtool.sources.formats.csv_options import CsvOptions
 
@@ -93,18 +92,12 @@ def record_text(row: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def row_json(row: Mapping[str, Any], *, folded: bool = False) -> dict[str, Any]:
-    """Return a row of a query as JSON values; ``folded`` has long bytes described instead."""
-    row = {name: _folded(value) for name, value in row.items()} if folded else row
-    return {name: as_json(value, nulls=True) for name, value in row.items()}
-
-
-def _folded(value: Any) -> Any:
+def folded(value: Any) -> Any:
     """Return a value, in which long bytes that are not text are like ``<JPEG 280x300, 15 kB>``."""
     if isinstance(value, list):
-        return [_folded(one) for one in value]
+        return [folded(one) for one in value]
     if isinstance(value, dict):
-        return {name: _folded(one) for name, one in value.items()}
+        return {name: folded(one) for name, one in value.items()}
     if not isinstance(value, bytes) or len(value) <= _SHORT_BYTES:
         return value
     content = describe_bytes(value)

@@ -13,8 +13,19 @@ from tfrtool.view.pieces import NO_SPLIT, named_class, short
 _FACET = 12
 """Values of a facet, unless all are asked for."""
 
-_FACETS = {"split": "Split", "label": "Class", "shard": "Shard", "fault": "Faults",
-           "copies": "Duplicates", "size": "Size", "marked": "Marks"}  # fmt: skip
+_FACETS = {"prediction": "Prediction", "tagged": "Tags", "split": "Split", "label": "Class",
+           "predicted": "Predicted class", "confidence": "Confidence", "shard": "Shard",
+           "fault": "Faults", "copies": "Duplicates", "size": "Size"}  # fmt: skip
+
+_SHOWN_ALONE = ("prediction", "tagged", "fault", "copies")
+"""Facets that are shown with one value, too."""
+
+
+_PREDICTIONS = {
+    "right": "\N{CHECK MARK} right",
+    "wrong": "\N{BALLOT X} wrong",
+    "none": "no prediction",
+}
 
 
 def list_facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str, Any]]:
@@ -25,13 +36,13 @@ def list_facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str
         counts = {str(value): count for value, count in result.facets.get(name, ()) if count}
         if name == "fault" and counts:
             counts = {"any": sum(counts.values()), **counts}
-        elif name == "marked":
-            counts = {"1": counts["True"]} if "True" in counts else {}
+        elif name == "confidence":
+            counts = dict(sorted(counts.items(), reverse=True))
         elif name in ("shard", "size"):
             counts = dict(
                 sorted(counts.items(), key=lambda entry: int(entry[0]) or 10**9 * (name == "size"))
             )
-        if name not in ("fault", "copies", "marked") and len(counts) < 2 and chosen is None:
+        if name not in _SHOWN_ALONE and len(counts) < 2 and chosen is None:
             continue
         values = [
             _FacetValue(_facet_value(live, name, value), name, value, counts.get(value))
@@ -108,5 +119,7 @@ def _facet_value(live: Live, name: str, value: str) -> str:
         return f"{'up to' if int(value) else 'over'} {text}"
     if name == "copies":
         return "same image more than once" if value == "any" else f"same image as {short(value)}"
-    known = {"split": {"": NO_SPLIT}, "marked": {"1": "marked"}}
+    if name == "confidence":
+        return f"{10 * int(value)} to {10 * int(value) + 10} %"
+    known = {"split": {"": NO_SPLIT}, "prediction": _PREDICTIONS}
     return known.get(name, {"any": "all with a fault"}).get(value) or short(value)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from tfrtool.errors import ShardError, TfrtoolError, UsageError, printable
+from tfrtool.errors import ShardError, TfrtoolError, UsageError, human_count, printable
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.fields import Struct
@@ -23,6 +23,7 @@ from tfrtool.inspection.rows.batches import all_features, nested_columns
 from tfrtool.inspection.schema.shard_schema import InferredSchema
 from tfrtool.inspection.stats.stats import StatsReport
 from tfrtool.inspection.table.gallery import Gallery, describe_table
+from tfrtool.inspection.table.predictions import ShardNames, read_predictions
 from tfrtool.inspection.table.record_table import (
     RecordTable,
     RowRequest,
@@ -128,6 +129,17 @@ class Findings:
     def __exit__(self, *_: object) -> None:
         """Delete the temporary files."""
         self._scratch.cleanup()
+
+    def add_predictions(self, path: AnyPath) -> None:
+        """Read the predictions of a model for these records; for errors see `read_predictions`."""
+        found, others = read_predictions(path, ShardNames(self.paths))
+        rows = ((*key, *one) for key, one in found.items())
+        side = write_side(self.table.folder, "predictions", rows, version=1)
+        self.table = replace(self.table, predictions=side, has_predictions=True)
+        if others:
+            self.notes += (
+                f"{path}: {human_count(others, 'line')} without a prediction for these records",
+            )
 
     def steps(self, workers: int | None) -> "FindingSteps":
         """Return the work to do; its results are for `store`."""

@@ -1,20 +1,24 @@
 """A viewer's state: findings that a process adds to, and questions that other processes answer."""
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from markupsafe import Markup
 
 from tfrtool.errors import ShardError, UsageError
 from tfrtool.inspection.rows.sql_child import SqlChild
+from tfrtool.inspection.table.downloads import Download, write_selected
 from tfrtool.inspection.table.offset_reader import OffsetReader
-from tfrtool.inspection.table.record_query import ShownColumns
+from tfrtool.inspection.table.record_query import Question, RecordKey, ShownColumns, selected_rows
 from tfrtool.inspection.table.record_table import RecordTable, write_side
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import Child, ChildDied, send_to_parent
+from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view.findings import Findings, FindingSteps
 from tfrtool.view.marks import Marks
 
@@ -46,20 +50,32 @@ class Live:
         workers: int = 1,
         as_stored: bool = False,
         types: Mapping[str, str] | None = None,
+        predictions: AnyPath | None = None,
     ) -> None:
-        """Open shards; only their first records are read before `start`."""
+        """Open shards; only their first records are read before `start`.
+
+        For ``predictions``, see `Findings.add_predictions`.
+        """
         self.found = Findings(shards, as_stored=as_stored, types=types)
+        if predictions is not None:
+            try:
+                self.found.add_predictions(predictions)
+            except BaseException:
+                self.found.__exit__()
+                raise
         self.marks = Marks(self.found.title, self.found.paths, self.found.listed_names)
         self.reader = OffsetReader(self.found.paths)
         self.done = False
         self.columns: tuple[int, ShownColumns] = (0, ShownColumns())
         self.overview: tuple[str, dict[str, Markup]] = ("", {})
-        self._workers = workers
+        self._workers, self._as_stored, self._types = workers, as_stored, types
+        self._downloads = set[Child]()
         self._child: Child | None = None
         self._lock, self._ended = threading.Lock(), False
         self._asking = threading.Lock()
         self._sql: SqlChild | None = None
-        self._marked, self._marks_file, self._versions = frozenset[Any](), "", 0
+        self._tags: Mapping[str, frozenset[RecordKey]] = {}
+        self._marks_file, self._versions = "", 0
 
     def start(self) -> None:
         """Begin to read in another process, so that pages stay fast."""
@@ -82,8 +98,9 @@ class Live:
         """Stop answering questions, which can take long."""
         with self._lock:
             self._ended = True
-            if self._sql is not None:
-                self._sql.kill()
+            for child in (self._sql, *self._downloads):
+                if child is not None:
+                    child.kill()
 
     def close(self) -> None:
         """Stop reading and delete the temporary files."""
@@ -92,6 +109,40 @@ class Live:
             if child is not None:
                 child.__exit__()
         self.found.__exit__()
+
+    def download(self, form: str, question: Question) -> Path:
+        """Write the records of a question to a temporary file, which the caller deletes.
+
+        Raises:
+            UsageError: no record matches, the question makes no sense, or the file is too large.
+            ShardError: a shard can't be read, or too much memory is needed.
+        """
+        found, name = self.found, secrets.token_hex(8)
+        rows = self.ask(selected_rows, question)
+        if not rows:
+            raise UsageError("no records match")
+        folder = found.table.folder
+        selected, target = folder / f"selected-{name}.parquet", folder / f"download-{name}"
+        image = found.roles(0).image
+        wanted = Download(form, found.paths, found.arguments, image, self._as_stored, self._types)
+        child: Child | None = None
+        try:
+            write_selected(selected, rows, found.paths, found.listed_names)
+            with self._lock:
+                if self._ended:
+                    raise UsageError("the viewer has stopped")
+                child = Child(environment=os.environ | _GIVING_BACK)
+                self._downloads.add(child)
+            with child:
+                child.call(wanted.write, selected, target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        finally:
+            selected.unlink(missing_ok=True)
+            if child is not None:
+                self._downloads.discard(child)
+        return target
 
     @property
     def version(self) -> str:
@@ -102,12 +153,16 @@ class Live:
 
     def _table(self) -> RecordTable:
         """Return the records that have been read, with the marks."""
-        table, marked = self.found.table, self.marks.records
-        if marked != self._marked:
+        table, tags = self.found.table, self.marks.tags
+        if tags != self._tags:
             self._versions += 1
-            rows = [(*key, True) for key in marked]
+            tags_of = dict[RecordKey, list[str]]()
+            for tag, records in tags.items():
+                for key in records:
+                    tags_of.setdefault(key, []).append(tag)
+            rows = ((*key, of_record) for key, of_record in tags_of.items())
             self._marks_file = write_side(table.folder, "marks", rows, self._versions)
-            self._marked = marked
+            self._tags = tags
         return replace(table, marks=self._marks_file or table.marks)
 
     def ask(self, function: Callable[..., Result], *arguments: Any, **options: Any) -> Result:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from tfrtool.errors import UsageError
 from tfrtool.inspection.table.record_query import Question, RecordKey, Row
+from tfrtool.view.marks import MARKED, parse_tag
 
 THUMBS = {"s": 96, "m": 160, "l": 320}
 """Longest side of thumbnails, in pixels."""
@@ -15,7 +16,8 @@ _PAGE = {"s": 120, "m": 60, "l": 24, "table": 100}
 """Records per page."""
 
 _KNOWN = ("where", "was", "text", "split", "label", "shard", "fault", "size", "copies", "like",
-          "marked", "sort", "descending", "page", "n", "thumb", "view", "all")  # fmt: skip
+          "marked", "tagged", "tag", "prediction", "predicted", "confidence", "sort", "descending",
+          "page", "n", "thumb", "view", "all")  # fmt: skip
 
 IS, IS_NULL = "is:", "null:"
 """What the parameters begin with that ask for a value of a column, and for none."""
@@ -31,6 +33,7 @@ class PageAddress:
         parameters: its query parameters, without unknown and empty ones.
         question: the same as a question.
         page: number of the page, from 1.
+        tag: the tag that the checkboxes of records stand for.
         thumb: size of thumbnails.
         count: records per page.
     """
@@ -45,7 +48,8 @@ class PageAddress:
         chosen = [one for one in query if one.startswith((IS, IS_NULL))][:_MOST_VALUES]
         self.parameters |= {name: query[name] for name in chosen}
         parameters = self.parameters
-        copies = parameters.get("copies")
+        copies, confidence = parameters.get("copies"), parameters.get("confidence")
+        self.tag = parse_tag(parameters.get("tag", MARKED))
         self.page = max(1, min(number_of(parameters.get("page", "1")), 10**9))
         self.question = Question(
             where=parameters.get("where", ""),
@@ -62,12 +66,20 @@ class PageAddress:
                 (name.partition(":")[2], parameters[name] if name.startswith(IS) else None)
                 for name in chosen
             ),
+            tagged=parameters.get("tagged"),
+            prediction=parameters.get("prediction"),
+            predicted=parameters.get("predicted"),
+            confidence=number_of(confidence) if confidence is not None else None,
             sort=parameters.get("sort", ""),
             descending=parameters.get("descending") == "1",
         )
         self.thumb = parameters.get("thumb", "m") if parameters.get("thumb", "m") in THUMBS else "m"
         self.as_table = not has_images or parameters.get("view") == "table"
         self.count = _PAGE["table" if self.as_table else self.thumb]
+
+    def key(self, row: Row) -> str:
+        """Return what the checkbox of a record stands for: the record, and the tag."""
+        return tag_key(row, self.tag)
 
     def url(self, path: str = "/", /, **changes: Any) -> str:
         """Return an address with some parameters changed; None removes one."""
@@ -87,6 +99,17 @@ def parse_record_key(text: str) -> RecordKey:
     """Return the shard and the record that a text like "3/12" names."""
     shard, _, record = text.partition("/")
     return number_of(shard), number_of(record)
+
+
+def tag_key(row: Row, tag: str) -> str:
+    """Return the shard and the record with a tag, such as "3/12/blurry"; "3/12" if it is marked."""
+    return f"{row.shard}/{row.record}" + ("" if tag == MARKED else f"/{tag}")
+
+
+def parse_tag_key(text: str) -> tuple[str, RecordKey]:
+    """Return the tag and the record of a `tag_key`."""
+    shard, record, *tags = text.split("/", 2)[:3] if "/" in text else (text, "")
+    return parse_tag(tags[0] if tags else MARKED), (number_of(shard), number_of(record))
 
 
 def picture_url(row: Row, box: int) -> str:

@@ -158,6 +158,23 @@ def caption(found: Findings, row: Row) -> str:
     return short(", ".join(shown)) + ", ..." * (len(row.classes) > len(shown))
 
 
+def shown_prediction(row: Row) -> dict[str, Any] | None:
+    """Return the prediction of a record in short, and the label that it differs from."""
+    found = row.prediction
+    if found is None:
+        return None
+    confidence, loss = found["confidence"], found["loss"]
+    return {
+        "text": short(found["predicted"]),
+        "confidence": "" if confidence is None else f"{100 * confidence:.0f} %",
+        "label": short(found["label"] or ", ".join(row.classes[:3])),
+        "loss": "" if loss is None else f"{loss:.3g}",
+        "kind": {True: "good", False: "bad"}.get(found["correct"], "faint"),
+        "sign": {True: "\N{CHECK MARK}", False: "\N{BALLOT X}"}.get(found["correct"], ""),
+        "is_right": found["correct"],
+    }
+
+
 def record_name(found: Findings, shard: int, record: int) -> str:
     """Return the name of a record."""
     return printable(named_record(found.listed_names[shard], record))

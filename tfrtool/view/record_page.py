@@ -21,9 +21,10 @@ from tfrtool.view.damaged_bytes import damaged_bytes, faults_of
 from tfrtool.view.live import Live
 from tfrtool.view.page_address import PageAddress, number_of
 from tfrtool.view.page_frame import render_page
-from tfrtool.view.pieces import caption, record_name, short
+from tfrtool.view.pieces import caption, record_name, short, shown_prediction
 from tfrtool.view.record_media import pictures_shown, sounds_shown
 from tfrtool.view.steps import is_camera, steps_of
+from tfrtool.view.tag_bar import tags_of_record
 
 _HEX, _FOLDED, _ROWS, _COLUMNS, _CELL = 4096, 200, 200, 50, 200
 _LONGEST_LIST, _LONGEST_TEXT, _FEATURES = 1000, 20_000, 1000
@@ -55,6 +56,8 @@ def record_page(
         item=item,
         name=record_name(found, shard, record),
         caption=caption(found, row),
+        prediction=shown_prediction(row),
+        tags=tags_of_record(live, asked, row),
         path=found.paths[shard],
         split=found.splits[shard],
         faults=faults,

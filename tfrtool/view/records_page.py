@@ -14,7 +14,8 @@ from tfrtool.view.facets import list_facets
 from tfrtool.view.live import Live
 from tfrtool.view.page_address import THUMBS, PageAddress, picture_url
 from tfrtool.view.page_frame import render_page
-from tfrtool.view.pieces import caption, record_name, short
+from tfrtool.view.pieces import caption, record_name, short, shown_prediction
+from tfrtool.view.tag_bar import list_tags, tag_commands
 
 _COLUMNS, _LONGEST_CELL, _LONGEST_TEXT, _ONE_LINE = 24, 500, 300, 40
 
@@ -59,6 +60,8 @@ def records_page(live: Live, asked: PageAddress) -> str:
         more_columns=len(known.shown) - most,
         examples=known.examples,
         facets=list_facets(live, asked, result),
+        tags=list_tags(live, asked),
+        commands=tag_commands(live, asked.tag),
     )
 
 
@@ -73,7 +76,9 @@ def _item(
     lines = [classes, short(file_name), name if not (classes and file_name) else ""]
     return {
         "row": row,
-        "key": f"{row.shard}/{row.record}",
+        "key": asked.key(row),
+        "is_tagged": asked.tag in row.tags,
+        "prediction": shown_prediction(row),
         "id": f"r{row.shard}-{row.record}",
         "name": name,
         "caption": classes,

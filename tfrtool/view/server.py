@@ -4,23 +4,25 @@ import logging
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl
+from urllib.parse import parse_qs, parse_qsl, quote, urlencode
 
 from tfrtool.errors import TfrtoolError, UsageError, os_reason, printable, reason_of
 from tfrtool.images.pixels import encoded
 from tfrtool.inspection.extract.sounds import sound_file
 from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
-from tfrtool.inspection.table.record_query import select_records
+from tfrtool.inspection.table.downloads import DOWNLOADS
+from tfrtool.inspection.table.record_query import RecordKey, select_records
 from tfrtool.view.damaged_bytes import damage_page
 from tfrtool.view.guard import ACCEPT, HEADERS, LOCAL_ADDRESS, Guard
 from tfrtool.view.live import Live
+from tfrtool.view.marks import MARKED, parse_tag
 from tfrtool.view.overview_page import overview_page
-from tfrtool.view.page_address import PageAddress, number_of, parse_record_key
+from tfrtool.view.page_address import PageAddress, number_of, parse_tag_key
 from tfrtool.view.page_frame import progress
 from tfrtool.view.pieces import environment
 from tfrtool.view.record_media import LARGE, LARGEST
@@ -41,9 +43,16 @@ _AT_ONCE = 2
 def application(live: Live) -> Any:
     """Return the pages as an ASGI application, without its guard."""
     from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
-    from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+    from starlette.responses import (
+        FileResponse,
+        JSONResponse,
+        PlainTextResponse,
+        RedirectResponse,
+        Response,
+    )
     from starlette.routing import Route
 
     def endpoint(make: Callable[[Request], Any]) -> Callable[[Request], Response]:
@@ -59,7 +68,7 @@ def application(live: Live) -> Any:
                     return content
                 return Response(content.encode("utf-8", "backslashreplace"), media_type="text/html")
             except TfrtoolError as error:
-                what, hint, status = str(error), error.hint, 400
+                what, status = str(error), 400
             except (IndexError, KeyError):
                 pass
             except OSError as error:  # such as a shard that was deleted meanwhile
@@ -135,6 +144,15 @@ def application(live: Live) -> Any:
         headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}"}
         return Response(data[start : end + 1], 206, media_type=kind, headers=headers)
 
+    def download(request: Request) -> Response:
+        """Return the records of a question as a file."""
+        form = request.path_params["form"]
+        kind, address = DOWNLOADS[form], asked(request.query_params)
+        path = live.download(form, address.question)
+        name = f"{live.found.title}.{form}"
+        clean_up = BackgroundTask(path.unlink, missing_ok=True)
+        return FileResponse(path, media_type=kind, filename=name, background=clean_up)
+
     def _image(data: bytes | None) -> Response:
         if data is None:
             raise IndexError("no picture")
@@ -150,22 +168,26 @@ def application(live: Live) -> Any:
     def state(_: Request) -> Response:
         return JSONResponse({"text": progress(live), "done": live.done, "version": live.version})
 
-    def marks_file(_: Request) -> Response:
-        headers = {"Content-Disposition": 'attachment; filename="marked.txt"'}
-        return PlainTextResponse(live.marks.text(), headers=headers)
+    def marks_file(request: Request) -> Response:
+        tag = parse_tag(request.query_params.get("tag", MARKED))
+        name = quote(f"{tag}.txt")
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        return PlainTextResponse(live.marks.text(tag), headers=headers)
 
     def changed(body: str) -> Response:
         form = parse_qs(body, keep_blank_values=True)
-        mark, unmark = (set(map(parse_record_key, form.get(name, ()))) for name in ("mark", "seen"))
-        if bulk := form.get("bulk", [""])[0]:
-            query = dict(parse_qsl(form.get("query", [""])[0], keep_blank_values=True))
-            found = live.ask(select_records, asked(query).question, copies=bulk == "copies")
-            keys = {(shard, record) for shard, record in found}
-            mark, unmark = (set(), keys) if bulk == "unmark" else (keys, set())
-        live.marks.change(mark, unmark)
+        tagged, untagged = (_keys_by_tag(form.get(name, ())) for name in ("mark", "seen"))
+        back, bulk = (form.get(name, [""])[0] for name in ("back", "bulk"))
+        if bulk == "use":  # from now on, checkboxes stand for this tag
+            back = _with_tag(back, parse_tag(form.get("new", [MARKED])[0]))
+        elif bulk:
+            address = asked(dict(parse_qsl(form.get("query", [""])[0], keep_blank_values=True)))
+            found = live.ask(select_records, address.question, copies=bulk == "copies")
+            by_tag = {address.tag: {(shard, record) for shard, record in found}}
+            tagged, untagged = ({}, by_tag) if bulk == "unmark" else (by_tag, {})
+        live.marks.change(tagged, untagged)
         if "script" in form:
-            return PlainTextResponse(f"{len(live.marks.records):,} marked")
-        back = form.get("back", ["/"])[0]
+            return JSONResponse({tag: len(live.marks.records(tag)) for tag in untagged})
         return RedirectResponse(back if LOCAL_ADDRESS.fullmatch(back) else "/", 303)
 
     async def change_marks(request: Request) -> Response:
@@ -185,10 +207,25 @@ def application(live: Live) -> Any:
             Route("/mask/{shard}/{offset}/{mask}", endpoint(picture)),
             Route("/marks", change_marks, methods=["POST"]),
             Route("/marked.txt", endpoint(marks_file)),
+            Route("/download.{form}", endpoint(download)),
             Route("/state", endpoint(state)),
             Route("/static/{name}", endpoint(static)),
         ]
     )
+
+
+def _keys_by_tag(texts: Iterable[str]) -> dict[str, set[RecordKey]]:
+    keys = dict[str, set[RecordKey]]()
+    for tag, key in map(parse_tag_key, texts):
+        keys.setdefault(tag, set()).add(key)
+    return keys
+
+
+def _with_tag(address: str, tag: str) -> str:
+    """Return an address in which checkboxes stand for a tag."""
+    path, _, query = address.partition("?")
+    parameters = [one for one in parse_qsl(query, keep_blank_values=True) if one[0] != "tag"]
+    return f"{path}?{urlencode([*parameters, ('tag', tag)])}"
 
 
 def _locked_page(address: str) -> str:

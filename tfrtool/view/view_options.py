@@ -30,6 +30,13 @@ class ReportOptions(AsStoredOption):
 class ViewOptions(AsStoredOption):
     """How the viewer is served."""
 
+    predictions: str | None = option(
+        None,
+        "Show these predictions next to the labels, highest loss first: predictions.jsonl of "
+        "evaluate, or the lines of predict --json.",
+        metavar="FILE",
+        path="local input",
+    )
     host: str = option(
         "127.0.0.1",
         "Address to listen on. If it isn't local, other machines that have the token can see the "

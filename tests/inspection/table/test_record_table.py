@@ -181,13 +181,16 @@ def test_suggestions_are_conditions_on_its_own_columns(rows: RecordTable) -> Non
 def test_marks_and_faults_are_columns_of_their_own(rows: RecordTable) -> None:
     """They come from files that are written later."""
     faults = write_side(rows.folder, "faults", [(0, 1, ["parse", "count"])], 1)
-    marks = write_side(rows.folder, "marks", [(1, 0, True), (0, 0, True)], 1)
+    marks = write_side(rows.folder, "marks", [(1, 0, ["marked"]), (0, 0, ["blurry", "marked"])], 1)
     table = replace(rows, faults=faults, marks=marks)
     assert places(table, fault="any") == places(table, fault="count") == [(0, 1)]
     assert places(table, marked=True) == [(0, 0), (1, 0)]
     found = answer(table, Question(marked=False), 0, 9, facets=True)
     assert [row.faults for row in found.rows[:1]] == [["parse", "count"]]
-    assert found.facets["marked"] == [(False, 3), (True, 2)]
+    assert places(table, tagged="blurry") == [(0, 0)]
+    assert found.total == 3
+    facets = answer(table, Question(), 0, 9, facets=True).facets
+    assert facets["tagged"] == [("marked", 2), ("blurry", 1)]
 
 
 @given(seeds=st.lists(st.integers(0, 3), min_size=1, max_size=30))

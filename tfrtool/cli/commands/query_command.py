@@ -1,13 +1,12 @@
 """``tfrtool query``."""
 
-import json
 import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -217,7 +216,8 @@ def _chosen(form: str | None, out: str | None, overwrite: bool, as_json: bool) -
 
 def _print(answer: "Rows", form: str, file: BinaryIO | None, style: CsvOptions) -> int:
     """Print rows, or write them to a file as text; return how many."""
-    from tfrtool.cli.rows_text import row_json, rows_table
+    from tfrtool.cli.rows_text import folded, rows_table
+    from tfrtool.inspection.rows.row_lines import csv_lines, json_lines, row_json
 
     names, count = answer.names, 0
 
@@ -225,7 +225,8 @@ def _print(answer: "Rows", form: str, file: BinaryIO | None, style: CsvOptions) 
         nonlocal count
         for row in answer.rows:
             count += 1
-            yield row_json(dict(zip(names, row, strict=True)), folded=form == "table")
+            values = map(folded, row) if form == "table" else row
+            yield row_json(dict(zip(names, values, strict=True)))
 
     rows = counted()
     lines: Iterable[str | Page]
@@ -233,9 +234,9 @@ def _print(answer: "Rows", form: str, file: BinaryIO | None, style: CsvOptions) 
         page = rows_table(islice(rows, _SHOWN), names)
         lines = [page if file is None else render(page, terminal=False)]
     elif form == "csv":
-        lines = map(style.line, chain([names] * style.header, (row.values() for row in rows)))
+        lines = csv_lines(rows, names, style)
     else:
-        lines = map(json.dumps, rows)
+        lines = json_lines(rows)
     for line in lines:
         if file is not None:
             file.write(f"{line}\n".encode())

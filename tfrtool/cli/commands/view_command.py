@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tfrtool.cli.output import Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_shards
+from tfrtool.storage.arguments import as_path
 from tfrtool.view.view_options import ViewOptions
 
 _HERE = ("127.0.0.1", "localhost", "::1")
@@ -12,6 +13,7 @@ _HERE = ("127.0.0.1", "localhost", "::1")
 @command(
     "tfrtool view shards/pets",
     "tfrtool view 'data/*.tfrecord*' --port 8080 --no-open",
+    "tfrtool view shards/pets --predictions evaluation/predictions.jsonl",
     options=ViewOptions,
 )
 @SHARDS
@@ -22,6 +24,7 @@ def view_command(
     workers: int,
     as_stored: bool,
     types: Mapping[str, str] | None,
+    predictions: str | None,
     as_json: bool,
     **words: bool,
 ) -> Outcome:
@@ -45,7 +48,13 @@ def view_command(
     if host not in _HERE:
         warn(f"other machines can reach {host}; whoever has the token can see all records")
     found = shards[0] if len(shards) == 1 else resolve_shards(shards)
-    live = Live(found, workers=workers, as_stored=as_stored, types=types)
+    live = Live(
+        found,
+        workers=workers,
+        as_stored=as_stored,
+        types=types,
+        predictions=None if predictions is None else as_path(predictions),
+    )
     for text in live.found.notes:
         note(text)
     is_stored = port != 0 and host in _HERE

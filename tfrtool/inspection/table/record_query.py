@@ -40,17 +40,47 @@ PIXELS = (64, 128, 256, 512, 1024, 2048)
 BYTES = (100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 """Groups of sizes, by pixels of the longer side or bytes of a record; 0 is beyond the last."""
 
+PREDICTION_COLUMNS = ("predicted", "confidence", "loss", "correct")
+"""Columns of predictions that conditions can name, unless a feature has that name."""
+
+_CORRECT = (
+    "coalesce(q.correct, CASE WHEN q.label IS NULL AND q.confidence IS NOT NULL "
+    "AND len(p.classes) = 1 THEN p.classes[1] = q.predicted END)"
+)
+_SURE = f"CASE WHEN {_CORRECT} THEN q.confidence ELSE 1 - q.confidence END"
+_PREDICTIONS = {
+    "predicted": "q.predicted",
+    "confidence": "q.confidence",
+    "loss": "coalesce(q.loss, "
+    f"CASE WHEN q.confidence + {_CORRECT}::INT IS NOT NULL THEN -ln(greatest({_SURE}, 1e-7)) END)",
+    "correct": _CORRECT,
+}
+"""The values of `PREDICTION_COLUMNS` in SQL. Without a true label, the class is that of the record;
+without a loss, it is the least that the confidence allows."""
+
 _LONGEST_LIST = 1000
 """Values of a list of a step that are shown at most."""
 
 MOST_BITS = 3
 """Bits in which the hashes of similar images differ at most."""
 
-ROW = '"#shard", _record, _offset, _bytes, "#classes", "#width", "#height", "#faults", "#marked"'
+ROW = (
+    '"#shard", _record, _offset, _bytes, "#classes", "#width", "#height", "#faults", "#tags", '
+    '"#prediction"'
+)
 ORDER = '"#shard", _record'
-_HIDDEN = (*IMAGE_COLUMNS, "hash", "digest", "shard", "classes", "faults", "marked")
+_HIDDEN = (*IMAGE_COLUMNS, *PREDICTION_COLUMNS, "hash", "digest", "shard", "classes", "faults",
+           "tags", "prediction")  # fmt: skip
 _READ = "hive_partitioning = false"
 """Without it, a folder named ``shard=0`` above the file replaces the column of that name."""
+
+_PREDICTION = (
+    """CASE WHEN "#predicted" IS NULL THEN 'none' WHEN "#correct" THEN 'right' """
+    """WHEN NOT "#correct" THEN 'wrong' END"""
+)
+_OF_PREDICTIONS = ("prediction", "predicted", "confidence")
+_TENTH = 'CASE WHEN "#confidence" IS NOT NULL THEN least(floor("#confidence" * 10), 9)::INT END'
+"""Groups of predictions in SQL."""
 
 _LISTED, _VALUES = 9, 1000
 """Values of a list for a table, and of a facet; the most frequent ones."""
@@ -85,7 +115,11 @@ class Question:
         size: group of `PIXELS`, or of `BYTES` without images.
         copies: a record with the same image, or "any" that has copies.
         like: a record with a similar image.
-        marked: whether a record is marked.
+        marked: whether a record has a tag.
+        tagged: one of a record's tags.
+        prediction: "right" or "wrong", or "none" without a prediction.
+        predicted: the predicted class.
+        confidence: tenth of the confidence, from 0 to 9.
         values: columns with the text of their value, or of one of their list; None for no value.
         sort: column.
         descending: whether the largest value comes first.
@@ -102,6 +136,10 @@ class Question:
     copies: RecordKey | str | None = None
     like: RecordKey | None = None
     marked: bool | None = None
+    tagged: str | None = None
+    prediction: str | None = None
+    predicted: str | None = None
+    confidence: int | None = None
     values: tuple[tuple[str, str | None], ...] = ()
     sort: str = ""
     descending: bool = False
@@ -118,7 +156,8 @@ class Row(NamedTuple):
     width: int | None
     height: int | None
     faults: list[str]
-    marked: bool
+    tags: list[str]
+    prediction: dict[str, Any] | None = None  # label, predicted, confidence, loss and correct
     note: str = ""  # why it is in the list
 
 
@@ -172,7 +211,7 @@ class RecordQuery:
     """
 
     def __init__(self, table: RecordTable) -> None:
-        self.has_images = table.has_images
+        self.has_images, self.has_predictions = table.has_images, table.has_predictions
         self._connection = connect(table.folder)
         self.features = _merged(table.pieces)
         kinds = self._sql_types()
@@ -185,13 +224,14 @@ class RecordQuery:
                     values[path], self.types[path] = value, inner
         rows, folders = self._rows(table, kinds), self._add_folders()
         extra = [LABEL_NAME] * bool(table.class_names) + [*IMAGE_COLUMNS] * self.has_images
+        extra += [*PREDICTION_COLUMNS] * table.has_predictions
         extra = [*PLACES, *folders, *(name for name in extra if name not in self.types)]
         shown = unique_names([*(f"#{name}" for name in _HIDDEN), *extra, *self.types])
         shown = [quoted(name) for name in shown[len(_HIDDEN) :]]
         names = dict(zip([*extra, *self.types], shown, strict=True))
         self.quoted = {name: names[name] for name in [*self.types, *extra]}
         # Features may have any name, such as path: here they are v0, v1 ...
-        sources = {"_shard": "s.path", "_split": "s.split", **folders}
+        sources = {"_shard": "s.path", "_split": "s.split", **_PREDICTIONS, **folders}
         parts = [f"{sources.get(name, _row_column(name))} AS {names[name]}" for name in extra]
         hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard")
         parts += [f'{_row_column(name)} AS "#{name}"' for name in hidden]
@@ -199,17 +239,22 @@ class RecordQuery:
         parts += [
             'coalesce(p.classes, []) AS "#classes"',
             f'{_FAULTS} AS "#faults"',
-            'm.marked IS NOT NULL AS "#marked"',
+            'coalesce(m.tags, []) AS "#tags"',
+            *(f'{value} AS "#{name}"' for name, value in _PREDICTIONS.items()),
+            "CASE WHEN q.predicted IS NOT NULL THEN {label: q.label, "
+            + ", ".join(f"{name}: {value}" for name, value in _PREDICTIONS.items())
+            + '} END AS "#prediction"',
         ]
         self.shown = {
             path: shown
             for name, kind in self.features.items()
             for path, shown in self._shown(name, kind)
         }
+        joined = ("faults f", "marks m", "predictions q")
+        sides = " ".join(f"LEFT JOIN {side} USING (shard, record)" for side in joined)
         self._connection.execute(
             f"CREATE VIEW records AS SELECT {', '.join(parts)} "
-            f"FROM ({rows}) p JOIN shards s USING (shard) JOIN folders d USING (shard) "
-            "LEFT JOIN faults f USING (shard, record) LEFT JOIN marks m USING (shard, record)"
+            f"FROM ({rows}) p JOIN shards s USING (shard) JOIN folders d USING (shard) {sides}"
         )
 
     def _shown(self, name: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
@@ -329,7 +374,15 @@ class RecordQuery:
         if question.like is not None:
             parts.append(f'bit_count(xor("#hash", ({_of("hash", question.like)}))) <= {MOST_BITS}')
         if question.marked is not None:
-            parts.append(f'"#marked" = {question.marked}')
+            parts.append(f'(len("#tags") > 0) = {question.marked}')
+        if question.tagged is not None:
+            parts.append(f'list_contains("#tags", {literal(question.tagged)})')
+        if question.prediction is not None:
+            parts.append(f"{_PREDICTION} = {literal(question.prediction)}")
+        if question.predicted is not None:
+            parts.append(f'"#predicted" = {literal(question.predicted)}')
+        if question.confidence is not None:
+            parts.append(f"{_TENTH} = {question.confidence}")
         for name, text in question.values:
             column, value = self.text_of(name), "NULL" if text is None else literal(text)
             is_equal = f"{column} IS NOT DISTINCT FROM {value}"
@@ -361,7 +414,8 @@ class RecordQuery:
     def order(self, question: Question) -> str:
         """Return the ORDER BY of a question."""
         if not question.sort:
-            first = '"#digest", ' if question.copies == "any" else ""
+            first = '"#loss" DESC NULLS LAST, ' if self.has_predictions else ""
+            first = '"#digest", ' if question.copies == "any" else first
             return f"ORDER BY {first}{ORDER}"
         self.check_column(question.sort, self.quoted)
         way = "DESC" if question.descending else "ASC"
@@ -436,8 +490,13 @@ def _count_facets(query: RecordQuery, question: Question) -> dict[str, list[tupl
         ("shard", '"#shard"'),
         ("fault", 'unnest("#faults")'),
         ("size", query.size_group),
-        ("marked", '"#marked"'),
+        ("tagged", 'unnest("#tags")'),
+        ("prediction", _PREDICTION),
+        ("predicted", '"#predicted"'),
+        ("confidence", _TENTH),
     ):
+        if name in _OF_PREDICTIONS and not query.has_predictions:
+            continue
         others = replace(question, **{name: None})  # type: ignore[arg-type]
         found = _counted(query, others, value)
         counts[name] = [(one, count) for one, count in found if one is not None]
@@ -534,6 +593,14 @@ def select_records(
         where += ' AND "#digest" IS NOT NULL'
         rest = f'QUALIFY row_number() OVER (PARTITION BY "#digest" ORDER BY {ORDER}) > 1'
     return query.fetch(f"SELECT {ORDER} FROM records {where} {rest}", question.where)
+
+
+def selected_rows(table: RecordTable, question: Question) -> list[tuple[Any, ...]]:
+    """Return all records of a question in its order, with their tags and predictions."""
+    query = query_of(table)
+    columns = ", ".join(f'"#{name}"' for name in ("tags", *PREDICTION_COLUMNS))
+    rest = f"{query.matching(question)} {query.order(question)}"
+    return query.fetch(f"SELECT {ORDER}, {columns} FROM records {rest}", question.where)
 
 
 def columns_of(table: RecordTable) -> ShownColumns:

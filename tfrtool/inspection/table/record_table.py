@@ -93,9 +93,19 @@ SIDES = {
         "verified": pa.bool_(),  # whether the file of faults has all of this shard
     },
     "faults": {"shard": pa.int32(), "record": pa.int64(), "kinds": pa.list_(pa.string())},
-    "marks": {"shard": pa.int32(), "record": pa.int64(), "marked": pa.bool_()},
+    "marks": {"shard": pa.int32(), "record": pa.int64(), "tags": pa.list_(pa.string())},
+    "predictions": {
+        "shard": pa.int32(),
+        "record": pa.int64(),
+        "label": pa.string(),
+        "predicted": pa.string(),
+        "confidence": pa.float64(),
+        "loss": pa.float64(),
+        "correct": pa.bool_(),
+    },
 }
-"""Files next to the pieces: all shards, faults that `verify` found in records, and marks."""
+"""Files next to the pieces: all shards, faults that `verify` found in records, marks, and
+predictions of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,8 @@ class RecordTable:
     shards: str
     faults: str
     marks: str
+    predictions: str
+    has_predictions: bool = False
     class_names: tuple[str, ...] = ()  # of the label, by number
     has_images: bool = False
     pieces: tuple[TablePiece, ...] = ()
@@ -118,8 +130,9 @@ class RecordTable:
         """
         check_address_space()
         rows = [(number, str(path), split, False) for number, (path, split) in enumerate(shards)]
-        empty = (write_side(folder, side, ()) for side in ("faults", "marks"))
-        return cls(folder, write_side(folder, "shards", rows), next(empty), next(empty))
+        empty = (write_side(folder, side, ()) for side in ("faults", "marks", "predictions"))
+        faults, marks, predictions = empty
+        return cls(folder, write_side(folder, "shards", rows), faults, marks, predictions)
 
     @property
     def rows(self) -> int:

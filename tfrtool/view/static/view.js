@@ -19,17 +19,49 @@ if (!("done" in document.body.dataset)) setTimeout(follow, 500);
 addEventListener("focus", follow);
 if ($("more")) $("more").href = location.href.split("#")[0];
 
-// Marks
+// Tags
+const tagOf = (box) => box.value.split("/")[2] ?? "marked";
+function showChip(item, tag, isSet) {
+  let tags = item.querySelector("a .tags, td .tags");
+  if (!tags && isSet) {
+    tags = document.createElement("span");
+    tags.className = "tags";
+    (item.matches("li") ? item.querySelector("a") : item.querySelector("th")).append(tags);
+  }
+  const shown = [...(tags?.children ?? [])].find((one) => one.textContent === tag);
+  if (isSet && !shown) {
+    const chip = document.createElement("span");
+    chip.className = "tag";
+    chip.textContent = tag;
+    tags.append(chip);
+  } else if (!isSet) shown?.remove();
+}
 async function store(box) {
   const body = new URLSearchParams([["script", "1"], ["seen", box.value], ...(box.checked ? [["mark", box.value]] : [])]);
   const answer = await fetch("/marks", { method: "POST", body }).catch(() => null);
   if (answer === null || !answer.ok) return marks.requestSubmit($("store")); // the page says what is wrong
-  $("marked").textContent = await answer.text();
-  box.closest(".item")?.classList.toggle("marked", box.checked);
+  const counts = await answer.json(), tag = tagOf(box), item = box.closest(".item");
+  const shown = $("marked");
+  if (shown && shown.dataset.tag === tag) shown.textContent = counts[tag].toLocaleString("en");
+  if ($("commands")) $("commands").hidden = !counts[tag];
+  if (!item) return;
+  item.classList.toggle("marked", box.checked);
+  showChip(item, tag, box.checked);
 }
 if (marks) {
   $("store")?.setAttribute("hidden", "");
   marks.addEventListener("change", (event) => { if (event.target.name === "mark") store(event.target); });
+}
+
+for (const button of document.querySelectorAll("button.copy")) {
+  const code = button.parentElement.querySelector("code");
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    getSelection().selectAllChildren(code);
+    const isCopied = await navigator.clipboard?.writeText(code.textContent).then(() => true, () => false);
+    button.textContent = isCopied ? "Copied" : "Selected"; // without a clipboard, Ctrl-C copies it
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
 }
 
 // Switches of the image stay as they are from record to record
@@ -169,7 +201,7 @@ document.querySelector("select[name=sort]")?.addEventListener("change", (event) 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox], [type=radio]), select, pre, audio")) return;
   const at = items.findIndex((item) => item.contains(document.activeElement));
-  if (event.key === "m") (at < 0 ? marks?.querySelector(":not(.item) > .check > [name=mark]") : items[at].querySelector("[name=mark]"))?.click();
+  if (event.key === "m") (at < 0 ? marks?.querySelector(".check.current > [name=mark]") : items[at].querySelector("[name=mark]"))?.click();
   const rel = { ArrowLeft: "prev", ArrowRight: "next", Escape: "up" }[event.key];
   if (items.length && event.key.startsWith("Arrow")) {
     const across = items.filter((item) => item.offsetTop === items[0].offsetTop).length;
