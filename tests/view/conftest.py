@@ -83,13 +83,14 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
 def start_viewer(
     browser: Any,  # noqa: ARG001
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[Path], Viewer]]:
+) -> Iterator[Callable[..., Viewer]]:
     """Return what starts ``tfrtool view`` in a process; all are ended at the end."""
     started = []
-    environment = os.environ | {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("data"))}
+    folder = str(tmp_path_factory.mktemp("data"))
+    environment = os.environ | {"XDG_DATA_HOME": folder, "XDG_STATE_HOME": folder}
 
-    def start(shards: Path) -> Viewer:
-        words = ("view", str(shards), "--no-open", "--json", "--workers", "1")
+    def start(shards: Path, *options: str) -> Viewer:
+        words = ("view", str(shards), "--no-open", "--json", "--workers", "1", *options)
         process = subprocess.Popen(
             [sys.executable, "-m", "tfrtool", *words],
             stdout=subprocess.PIPE,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
+import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +28,7 @@ from tfrtool.view.report import report
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., tuple[int, str, str]]
-Start = Callable[[Path], Viewer]
+Start = Callable[..., Viewer]
 
 HOSTILE = b"<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -144,10 +147,11 @@ def test_a_walk(
     page.keyboard.press("ArrowRight")
     with page.expect_response("**/marks"):
         page.keyboard.press("m")
-    page.wait_for_selector("#marked >> text=2 marked")
+    page.wait_for_selector("#marked >> text=2")
     page.goto(urljoin(viewer.url, "/?copies=any"))
-    page.click("text=Mark all but one of each")
-    page.wait_for_selector("#marked >> text=3 marked")
+    page.click("text=Tag all but one of each")
+    page.wait_for_selector("#marked >> text=3")
+    page.click("#commands summary")
     with page.expect_download() as saved:
         page.click("text=Download the list")
     saved.value.save_as(tmp_path / "marked.txt")
@@ -160,6 +164,64 @@ def test_a_walk(
     kept = [int(float(line.rpartition(",")[2])) for line in text.split()[1:]]
     assert kept == [one for one in range(68) if one not in (22, 25)]
     assert page.told == []
+
+
+def test_a_review_ends_in_data(
+    start_viewer: Start, open_page: OpenPage, browser: Any, tmp_path: Path
+) -> None:
+    """Mistakes get a tag, with a command and a download; a bookmark works after a restart."""
+    payloads = [encode_example({"label": string(b"cat"), "n": int64(n)}) for n in range(4)]
+    folder = write_foreign(tmp_path / "pets", [payloads])
+    lines = [
+        {"shard": "part-00000-of-00001.tfrecord", "record": n, "label": "cat"}
+        | {"predicted": ["cat", "dog"][n % 2], "probability": 0.6 + n / 10}
+        for n in range(4)
+    ]
+    (tmp_path / "p.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    options = ("--port", port, "--predictions", str(tmp_path / "p.jsonl"))
+    viewer = start_viewer(folder, *options)
+    page = _read(open_page(viewer.url), viewer)
+    page.click(".facets >> text=wrong")
+    _found(page, "2 records")
+    page.fill("[name=new]", "Blurry")
+    page.press("[name=new]", "Enter")
+    page.wait_for_url("**tag=blurry**")
+    page.wait_for_load_state("load")
+    with page.expect_response("**/marks"):
+        page.check(".item >> nth=0 >> [name=mark]")
+    page.wait_for_selector("#marked >> text=1")
+    page.click("#commands summary")
+    page.wait_for_selector("#commands >> text=pets-without-blurry --drop")
+    page.click(".copy >> nth=0")
+    page.wait_for_selector(".copy >> text=/Copied|Selected/")
+    with page.expect_download() as saved:
+        page.click("text=JSON Lines")
+    rows = [json.loads(line) for line in Path(saved.value.path()).read_text().splitlines()]
+    assert [(row["n"], row["_tags"], row["_correct"]) for row in rows] == [
+        (3, ["blurry"], False),
+        (1, [], False),
+    ]
+    bookmark = page.url
+    viewer.process.send_signal(signal.SIGINT)
+    viewer.process.wait(120)
+    again = start_viewer(folder, *options)
+    page.goto(bookmark)  # without the address that was printed
+    while not page.request.get(urljoin(again.url, "/state")).json()["done"]:
+        page.wait_for_timeout(100)
+    page.goto(bookmark)
+    _shown(page, ".item.marked >> text=:3")
+    assert page.told == []
+    stranger = browser.new_context().new_page()
+    stranger.goto(bookmark)
+    stranger.wait_for_selector("h1 >> text=This address needs a token")
+    assert (
+        stranger.evaluate("getComputedStyle(document.querySelector('section')).borderRadius")
+        == "8px"
+    )
+    stranger.context.close()
 
 
 @pytest.mark.more
@@ -187,10 +249,10 @@ def test_pages_without_script(viewer: Viewer, browser: Any) -> None:
     page.goto(viewer.url)
     page.goto(urljoin(viewer.url, "/?where=number+%3D+7"))
     page.check(".item >> nth=0 >> [name=mark]")
-    page.click("text=Store marks")
+    page.click("text=Store tags")
     page.wait_for_selector(".item.marked")
     page.uncheck(".item >> nth=0 >> [name=mark]")
-    page.click("text=Store marks")
+    page.click("text=Store tags")
     page.wait_for_selector(".item.marked", state="detached")
     context.close()
 
