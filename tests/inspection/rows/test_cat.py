@@ -116,7 +116,7 @@ def test_a_sample(tmp_path: Path) -> None:
     assert len(numbers(*paths, sample=1000)) == 120
     with pytest.raises(UsageError, match="can't be used together"):
         numbers(*paths, sample=1, records="1")
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="two passes"):
         numbers(Stream(io.BytesIO(shard_of(ROWS))), sample=1)
 
 
@@ -131,5 +131,5 @@ def test_a_condition_on_some_records(tmp_path: Path) -> None:
     assert [one.fault.record for one in faults] == [40]
     assert numbers(path, where=where, records="5:30") == [13, 23]
     assert numbers(path, where=where, limit=2) == [3, 13]
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="two passes"):
         numbers(Stream(io.BytesIO(data)), where="name = 'käse 7'")
