@@ -21,7 +21,7 @@ from tfrtool.examples.arrow.value_types import map_values, short_floats
 from tfrtool.examples.dataset_files import find_files
 from tfrtool.examples.example import DType, Feature, PayloadKind
 from tfrtool.examples.roles import LabelNames, find_roles
-from tfrtool.examples.short_payloads import shorten
+from tfrtool.examples.short_payloads import LONG, shorten
 from tfrtool.examples.tfds_metadata import info_beside
 from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
@@ -35,9 +35,9 @@ from tfrtool.inspection.rows.extra_columns import (
 )
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.verify.payload_check import unparseable
-from tfrtool.records.frames import in_batches
-from tfrtool.records.framing import Fault, LocatedFault, Record
-from tfrtool.records.payloads import payloads_of
+from tfrtool.records.frames import Frames, joined_batches
+from tfrtool.records.framing import FRAME_SIZE, Fault, LocatedFault, Record
+from tfrtool.records.payloads import payloads_of, sizes_of
 from tfrtool.records.reader import RecordReader, read_records, read_shard
 from tfrtool.records.stream import Stream, open_shard, path_of, total_bytes
 from tfrtool.storage.arguments import Paths
@@ -78,8 +78,7 @@ class Batch(NamedTuple):
 
     def places(self) -> NDArray[np.int64]:
         """Return the indexes, the offsets and the lengths of the records."""
-        numbers = [[record.index, record.offset, len(record.payload)] for record in self.records]
-        return np.array(numbers, np.int64).reshape(-1, 3).T.copy()
+        return _places_of(self.records)
 
 
 class CachedRecords(NamedTuple):
@@ -88,8 +87,8 @@ class CachedRecords(NamedTuple):
     They take the place of the shard where only other values are needed.
     """
 
-    payloads: list[bytes]
-    places: NDArray[np.int64]  # as those of a batch
+    batches: Sequence[Sequence[bytes]]  # the payloads
+    places: NDArray[np.int64]  # as those of a batch, of all
     shortened: set[bytes]  # names of features
 
     def has_all_values(self, columns: Columns) -> bool:
@@ -106,20 +105,32 @@ class CachedRecords(NamedTuple):
             columns: what is decoded; it `has_all_values`.
             on_fault: called with each record that the columns can't hold.
         """
-        step = columns.batch_records
-        for first in range(0, len(self.payloads), step):
-            payloads = self.payloads[first : first + step]
-            try:
-                yield decode_batch(payloads, columns), self.places[:, first : first + step]
-            except (MisfitError, SchemaError):
-                offsets = self.places[1].tolist()
-                records = [
-                    Record(index, offsets[index], payload, 0)
-                    for index, payload in enumerate(payloads, first)
-                ]
-                report = reporting(path, on_fault)
-                for batch in decode_records(path, records, columns, report):
-                    yield batch.table, self.places[:, [one.index for one in batch.records]]
+        first, step = 0, columns.batch_records
+        for batch in self.batches:
+            for start in range(0, len(batch), step):
+                payloads = batch[start : start + step]
+                places = self.places[:, first : first + len(payloads)]
+                first += len(payloads)
+                try:
+                    yield decode_batch(payloads, columns), places
+                except (MisfitError, SchemaError):
+                    yield from _fitting(path, payloads, places, columns, on_fault)
+
+
+def _fitting(
+    path: AnyPath,
+    payloads: Sequence[bytes],
+    places: NDArray[np.int64],
+    columns: Columns,
+    on_fault: OnFault,
+) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+    """Yield tables of the payloads that columns can hold, and their places."""
+    indexes, offsets, _ = places.tolist()
+    numbers = zip(indexes, offsets, payloads, strict=True)
+    records = [Record(index, offset, payload, 0) for index, offset, payload in numbers]
+    for batch in decode_records(path, records, columns, reporting(path, on_fault)):
+        chosen = [one.index - indexes[0] for one in batch.records]
+        yield batch.table, places[:, chosen]
 
 
 LABEL_NAME = "label_name"
@@ -405,31 +416,44 @@ def _worth(shards: Sequence[AnyPath]) -> int:
 def _fold(path: AnyPath, *, keep: bool) -> tuple[ColumnsFold, CachedRecords | None, int]:
     """Return a fold of a shard, its shortened records if they may be kept, and their bytes."""
     fold, names, faults = ColumnsFold(), set[bytes](), list[Fault]()
-    payloads, places, size = list[bytes](), list[tuple[int, int, int]](), 0
+    batches, places, size = list[Sequence[bytes]](), list[NDArray[np.int64]](), 0
 
     def shortened(piece: Sequence[Record] | Fault) -> Sequence[Record] | Fault:
         if isinstance(piece, Fault):
             return piece
+        here = _places_of(piece)
         if keep:
-            places.extend((one.index, one.offset, len(one.payload)) for one in piece)
+            places.append(here)
+        if here[2].max() <= LONG:  # as `shorten` leaves it
+            return piece
         return [one._replace(payload=shorten(one.payload, names)) for one in piece]
 
     with open_shard(path) as file:
         pieces = map(shortened, RecordReader(file).pieces())
-        for records in in_batches(pieces, faults.append, BATCH_BYTES, BATCH_RECORDS):
-            batch = [record.payload for record in records]
+        for records in joined_batches(pieces, faults.append, BATCH_BYTES, BATCH_RECORDS):
+            batch = payloads_of(records)
             fold.add(batch)
-            size += sum(map(len, batch)) + _CACHED_RECORD * len(batch)
+            size += int(sizes_of(batch).sum()) + _CACHED_RECORD * len(batch)
             keep = keep and size <= _MOST_CACHED
             if keep:
-                payloads += batch
+                batches.append(batch)
             else:
-                payloads.clear()
+                batches.clear()
     others = (+fold.kinds).keys() - {PayloadKind.EXAMPLE, PayloadKind.EMPTY}
     if faults or not keep or others:
         return fold, None, 0
-    numbers = np.array(places, np.int64).reshape(-1, 3).T.copy()
-    return fold, CachedRecords(payloads, numbers, names), size
+    nowhere = np.zeros((3, 0), np.int64)
+    return fold, CachedRecords(batches, np.concatenate([nowhere, *places], axis=1), names), size
+
+
+def _places_of(records: Sequence[Record]) -> NDArray[np.int64]:
+    """Return the indexes, the offsets and the lengths of records."""
+    if isinstance(records, Frames):
+        starts = np.frombuffer(records.starts, np.uint64).astype(np.int64)
+        indexes = np.arange(records.first, records.first + len(records))
+        return np.stack([indexes, starts[:-1] + records.offset, np.diff(starts) - FRAME_SIZE])
+    numbers = [[record.index, record.offset, len(record.payload)] for record in records]
+    return np.array(numbers, np.int64).reshape(-1, 3).T.copy()
 
 
 def unknown_note(
@@ -478,7 +502,8 @@ def read_batches(
         report = reporting(path, on_fault)
         with open_shard(source) as file:
             count = min(batch_records, columns.batch_records)
-            for records in in_batches(RecordReader(file).pieces(), report, BATCH_BYTES, count):
+            pieces = RecordReader(file).pieces()
+            for records in joined_batches(pieces, report, BATCH_BYTES, count):
                 yield from decode_records(path, records, columns, report, exact=exact)
 
 
