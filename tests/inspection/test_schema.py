@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
+import random
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import tfrtool
 from tests.conftest import SHARED_DATA, MakeShard
-from tests.examples.strategies import float32, int64, string
+from tests.examples.arrow.checking import any_payloads
+from tests.examples.strategies import UNSET, entry, float32, int64, raw_example, string
+from tests.records.strategies import shard_of
 from tfrtool.errors import ShardError
 from tfrtool.examples.example import DType, encode_example
 from tfrtool.inspection.schema import shard_schema as schema_module
@@ -186,3 +194,34 @@ def test_values_of_real_files(shared_data: Path) -> None:
     assert fare.range.nan == 1
     assert fare.range.maximum is not None
     assert math.isfinite(fare.range.maximum)
+
+
+CONTENTS = [
+    {"a": string(b"a", b"plain text"), "b": float32(0.0, -0.0, float("nan"), float("inf"))},
+    {"a": string("größer".encode(), b"GIF89a", b"Row\n"), "b": float32(-0.0), "c": int64()},
+    {"a": string(b"", b"\x89PNG\r\n\x1a\n" + bytes(20)), "b": int64(-(2**63), 300, 7), "c": UNSET},
+    {"a": string(*[b"x"] * 70), "b": float32(float("-inf"), 1.5), "c": int64(1, 2)},
+    {"a": string(b"y" * 65), "d": string(b"\xff\xd8\xff", b"binary\0")},
+]
+
+
+@given(found=st.lists(any_payloads, max_size=6), draw=st.randoms(use_true_random=False))
+def test_batches_say_what_single_records_say(
+    tmp_path_factory: pytest.TempPathFactory, found: list[bytes], draw: random.Random
+) -> None:
+    """Shards of many records, of which batches are scanned, have the same summary and schema."""
+    usual = [raw_example([entry(k.encode(), v) for k, v in one.items()]) for one in CONTENTS]
+    chosen = draw.sample(usual, draw.randrange(6))
+    payloads = draw.choice([chosen, [*chosen, *found], found])
+    path = tmp_path_factory.mktemp("batches") / "shard.tfrecord"
+    damage = b"\xff" * draw.choice([0, 20])  # records behind it are another batch
+    path.write_bytes(shard_of(payloads) + damage + shard_of(payloads))
+    reports = []
+    for many in (0, 1, 10**9):
+        with patch("tfrtool.inspection.profile._MANY_RECORDS", many):
+            try:
+                schema = tfrtool.infer_schema(path).to_json()
+            except ShardError as error:
+                schema = {"error": str(error)}
+            reports.append(json.dumps([schema, tfrtool.inspect_shard(path).to_json()]))
+    assert reports[0] == reports[1] == reports[2]

@@ -2,6 +2,8 @@
 
 import math
 from codecs import getincrementaldecoder
+from collections import Counter
+from collections.abc import Sequence
 from itertools import chain, islice
 
 from tfrtool.records.wire import read_fields, read_tensor
@@ -45,6 +47,18 @@ def describe_bytes(value: bytes) -> str:
     if is_text(value):
         return "text"
     return _describe_message(value) or "binary"
+
+
+def describe_all(values: Sequence[bytes]) -> Counter[str]:
+    """Count what `describe_bytes` returns for values: soon for short text."""
+    length = sum(map(len, values))
+    if length > _LONG * len(values) or b"".join(values).translate(None, _PRINTABLE_ASCII):
+        return Counter(map(describe_bytes, values))
+    others = [value for value in values if not value or value[0] in _FIRST_BYTES]
+    counts = Counter(map(describe_bytes, others))
+    if len(others) < len(values):
+        counts["text"] += len(values) - len(others)
+    return counts
 
 
 def _describe_magic(head: bytes) -> str | None:

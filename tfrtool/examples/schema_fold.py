@@ -3,10 +3,10 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Self
 
 from google.protobuf.message import DecodeError
 
@@ -91,6 +91,12 @@ class ValueStatistics:
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
             self.distinct = None
         self._count(countable)
+
+    def add_numbers(self, low: float, high: float, values: Callable[[], Iterable[Value]]) -> None:
+        """Add finite numbers, with the least and the greatest; they are counted if need be."""
+        self._widen(low, high)
+        if self.distinct is not None:
+            self._count(values())
 
     def _count(self, values: Iterable[Value] | Counter[Value] | None) -> None:
         if values is None:
@@ -272,6 +278,13 @@ class SchemaFold:
         self._maps: tuple[_Features, _Features] = ({}, {})  # the context, and feature lists
         self._name_bytes = 0
         self._last: list[FeatureStatistics] = []  # what the features of the last record went into
+
+    @classmethod
+    def continued(cls, other: "SchemaFold") -> Self:
+        """Return a fold of this class that goes on where another one has stopped."""
+        fold = cls.__new__(cls)
+        fold.__dict__.update(other.__dict__)
+        return fold
 
     def add_payload(self, payload: bytes, *, index: int | None = None) -> bool:
         """Add a payload, and return whether it is an Example or a SequenceExample.

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tfrtool.engines.split_shards import map_folds, shift_record_index
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
+from tfrtool.examples.schema_fold import SchemaFold
 from tfrtool.inspection.verify.causes import STYLED_KINDS, Causes
 from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, RecordFold
 from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.frames import bytes_of, crcs_of
+from tfrtool.records.frames import Frames, bytes_of, crcs_of
 from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shards import Shard
@@ -44,6 +45,9 @@ if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes 
 
 _BATCH_RECORDS, _BATCH_BYTES = 4096, 16 * 1024 * 1024
 """Records, and bytes of payloads, whose statistics are taken together, at least."""
+
+_MANY_RECORDS = 4096
+"""Records of a shard that are parsed one by one: to load NumPy and Arrow takes longer."""
 
 _Fold = TypeVar("_Fold", bound=RecordFold)
 
@@ -91,19 +95,30 @@ class RecordSchema(RecordFold):
     """The schema of records."""
 
     def __init__(self, source: str, *, values: bool = True) -> None:
-        from tfrtool.examples.schema_fold import SchemaFold
-
         super().__init__()
         self.schema = SchemaFold(values=values, source=source)
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
-        """Add records to the schema."""
-        for record in records:
-            if record.index not in rejected and not self.schema.add_payload(
-                record.payload, index=record.index
-            ):
-                self.reject(record, rejected)
+        """Add records to the schema; once there were many, a batch at a time."""
+        if self.schema.records >= _MANY_RECORDS and isinstance(records, Frames) and not rejected:
+            self._add_batch(records, rejected)
+        else:
+            for record in records:
+                if record.index not in rejected and not self.schema.add_payload(
+                    record.payload, index=record.index
+                ):
+                    self.reject(record, rejected)
         self.sequences = self.schema.sequences > 0
+
+    def _add_batch(self, records: Frames, rejected: set[int]) -> None:
+        from tfrtool.examples.arrow.schema_scan import BatchSchemaFold
+        from tfrtool.records.payloads import payloads_of
+
+        fold = BatchSchemaFold.continued(self.schema)
+        first = records[0].index
+        for at in fold.add_batch(payloads_of(records), first):
+            self.reject(records[at], rejected)
+        self.schema = SchemaFold.continued(fold)
 
     def can_merge(self, other: "RecordSchema") -> bool:
         """Return whether there are few enough features that their order doesn't matter."""
