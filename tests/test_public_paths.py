@@ -157,7 +157,7 @@ CALLS: dict[str, Call] = {
     "dataset": lambda w, f: tfrtool.dataset(f(w.pets)),
     "dataset.drop_corrupt": _drop,
     "contact_sheet": _sheet,
-    "count": lambda w, f: tfrtool.count(f(w.shard)),
+    "count": lambda w, f: [tfrtool.count(one) for one in (f(w.shard), f(w.pets), [f(w.pets)])],
     "evaluate": lambda w, f: tfrtool.evaluate(f(w.model), f(w.pets), out=f(w.out)).most_wrong,
     "extract": _extract,
     "find_shards": lambda w, f: [tfrtool.find_shards(one) for one in (f(w.pets), [f(w.pets)])],
@@ -174,6 +174,7 @@ CALLS: dict[str, Call] = {
     "read_table": lambda w, f: tfrtool.read_table(f(w.shard)).to_arrow(),
     "repair": _repair,
     "train": _train,
+    "show": lambda w, f: [tfrtool.show(one) for one in (f(w.pets), [f(w.shard)])],
     "verify": lambda w, f: [tfrtool.verify(one) for one in (f(w.pets), [f(w.shard), f(w.pets)])],
     "write": _write,
 }

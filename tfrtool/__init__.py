@@ -21,6 +21,7 @@ _HOMES = {
     "inspection.dataset.dataset_summary": "inspect_dataset",
     "inspection.extract.extract": "extract",
     "inspection.pictures.contact_sheet": "contact_sheet",
+    "inspection.pictures.record_gallery": "show",
     "inspection.rows.decoded_records": "open_records",
     "inspection.rows.parsed_examples": "parse_example",
     "inspection.rows.read_rows": "read_records read_table",

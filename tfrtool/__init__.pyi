@@ -24,6 +24,7 @@ from tfrtool.inspection.dataset.croissant import croissant as croissant
 from tfrtool.inspection.dataset.dataset_summary import inspect_dataset as inspect_dataset
 from tfrtool.inspection.extract.extract import extract as extract
 from tfrtool.inspection.pictures.contact_sheet import contact_sheet as contact_sheet
+from tfrtool.inspection.pictures.record_gallery import show as show
 from tfrtool.inspection.rows.decoded_records import open_records as open_records
 from tfrtool.inspection.rows.parsed_examples import parse_example as parse_example
 from tfrtool.inspection.rows.read_rows import read as read

@@ -54,6 +54,17 @@ def test_payloads_are_not_read(make_shard: MakeShard) -> None:
     assert count_records(path) == 2
 
 
+def test_directories_and_patterns(tmp_path: Path, make_shard: MakeShard) -> None:
+    """The records of all shards are counted, each once; damage names the shard."""
+    shards = [make_shard([b"x"] * number, f"set/{number}.tfrecord") for number in (1, 2)]
+    assert count_records(tmp_path / "set") == 3
+    assert count_records([tmp_path / "set" / "*.tfrecord", shards[0]]) == 3
+    shards[1].write_bytes(shards[1].read_bytes()[:-1])
+    with pytest.raises(CorruptShardError) as caught:
+        count_records(tmp_path / "set")
+    assert caught.value.path == str(shards[1])
+
+
 def test_empty_file_has_no_records(tmp_path: Path) -> None:
     """An empty file counts as no records."""
     path = tmp_path / "empty.tfrecord"

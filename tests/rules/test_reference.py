@@ -13,7 +13,7 @@ VERBS = {
     "append", "bench", "contact_sheet", "convert", "count", "croissant", "dataset", "diff", "edit",
     "encode_example", "evaluate", "extract", "filter_records", "find_shards", "infer_schema",
     "inspect_dataset", "inspect_shard", "load_model", "open_records", "parse_example", "predict",
-    "read_records", "read_table", "repair", "report", "reshard", "stats", "train", "verify",
+    "read_records", "read_table", "repair", "report", "reshard", "show", "stats", "train", "verify",
     "write",
 }  # fmt: skip
 TYPES = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,19 @@ def test_steps_per_epoch(
     assert [epoch.epoch for epoch in report.epochs] == [*range(1, epochs + 1)]
     done = [(one.done, one.total) for one in told if one.unit == "steps"]
     assert done == [(step, steps) for _ in range(epochs) for step in range(1, steps + 1)]
+
+
+@pytest.mark.more
+def test_notebooks_show_the_progress_of_keras(
+    few: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a notebook's kernel Keras prints its bars, unless a function gets the progress."""
+    notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=None))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    train(**small_options(few, epochs=1, on_progress=lambda _: None))
+    assert capsys.readouterr().out == ""
+    train(**small_options(few, epochs=1))
+    assert "accuracy:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("model", ["cnn", pytest.param("mobilenet", marks=pytest.mark.more)])

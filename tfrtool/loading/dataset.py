@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfrtool.loading.corrupt import DropReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Dataset(DatasetFacts):
     """A directory of shards on which an image classifier can be trained.
 

@@ -68,7 +68,7 @@ class ImageForm:
         return tuple(side for side in self.size if isinstance(side, str))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DatasetFacts(Shown):
     """What is known of a dataset; the public `Dataset` adds what can be done with it."""
 

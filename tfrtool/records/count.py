@@ -21,6 +21,7 @@ from tfrtool.records.framing import (
     holds_header,
 )
 from tfrtool.records.reader import read_records
+from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import Location, Stream, as_source, open_shard, path_of
 from tfrtool.storage.capped_list import CappedList
 from tfrtool.storage.opening import read_bounded, size_of_file
@@ -78,19 +79,23 @@ def count_shard(shard: Location) -> ShardCount:
     return ShardCount(records, tuple(faults.entries), faults.count)
 
 
-def count_records(shard: Location) -> int:
-    """Count the records of an undamaged shard; an empty file has none.
+def count_records(shards: Locations) -> int:
+    """Count the records of undamaged shards; an empty file has none.
 
     Only the framing is checked. Damage inside a payload is not detected.
 
     Args:
-        shard: path of a shard, or a binary stream.
+        shards: files, glob patterns and directories, one or several; or a binary stream.
 
     Raises:
-        ShardError: the file can't be read.
+        ShardError: no shards were found, or a file can't be read.
+        DatasetError: a directory has no shards, or they are being replaced.
         CorruptShardError: the framing is damaged; the error names the first damaged record.
     """
-    source = as_source(shard)
+    return sum(map(_count_intact, locate_shards(shards).sources))
+
+
+def _count_intact(source: AnyPath | Stream) -> int:
     found = count_shard(source)
     for fault in found.faults:
         if fault.kind is not FaultKind.EMPTY:

@@ -10,6 +10,7 @@ The CRC's polynomial is Castagnoli's (RFC 3720, appendix B.4). Its mask is the o
 
 import enum
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -66,6 +67,10 @@ def masked_crc32c(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & _WORD  # a call of mask costs a third
 
 
+_SHORT = 64
+"""Bytes of a payload that the ``repr`` of a record has."""
+
+
 class Record(NamedTuple):
     """An intact record of a shard, as returned by the reader.
 
@@ -89,6 +94,18 @@ class Record(NamedTuple):
     def length_crc(self) -> int:
         """Masked CRC-32C of the length, as stored in the file."""
         return masked_crc32c(LENGTH.pack(len(self.payload)))
+
+    def __repr__(self) -> str:
+        """Return the values on one line: of the payload its size."""
+        size, crc = len(self.payload), self.payload_crc
+        payload = repr(self.payload) if size <= _SHORT else f"<{size:,} bytes>"
+        return f"Record(index={self.index}, offset={self.offset}, {payload=!s}, payload_crc={crc})"
+
+    def _repr_html_(self) -> str:
+        """Return the picture and the features, for notebooks."""
+        # Examples and images are read by packages above this one.
+        shown: str = sys.modules["tfrtool"].show(self)._repr_html_()
+        return shown
 
 
 class FaultKind(enum.Enum):

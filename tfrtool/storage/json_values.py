@@ -102,6 +102,10 @@ def whole_number(value: object) -> int:
     return number
 
 
+_FEW, _BRIEF = 3, 60
+"""Items and characters of a value that a ``repr`` has."""
+
+
 def to_json_values(value: object) -> Any:
     """Return a value as JSON values: an object by its fields, an enumeration's member by its value.
 
@@ -131,16 +135,31 @@ def to_json_values(value: object) -> Any:
 
 
 class Shown:
-    """A result that a notebook displays as text."""
+    """A result that a notebook displays as tables, and whose ``repr`` is one short line."""
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        """Return the fields, of long ones their beginning."""
+        values = [f"{one.name}={_brief(getattr(self, one.name))}" for one in fields(self)]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(values)})"
+
     def _repr_html_(self) -> str:
-        """Return the values as YAML, in HTML."""
-        import html
+        """Return the values as tables, in HTML."""
+        from tfrtool.storage.html_tables import html_of
 
-        import yaml
+        return html_of(getattr(self, "to_json", lambda: to_json_values(self))())
 
-        described = getattr(self, "to_json", lambda: to_json_values(self))()
-        text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
-        return f"<pre>{html.escape(text)}</pre>"
+
+def _brief(value: object) -> str:
+    """Return a value for one line: of collections of more than a few words their number."""
+    if isinstance(value, Mapping | list | tuple):
+        items = [*value.values()] if isinstance(value, Mapping) else value
+        if len(items) > _FEW or not all(isinstance(one, str | int | float) for one in items):
+            return f"<{len(items):,} item{'s' * (len(items) != 1)}>"
+    elif is_dataclass(value):
+        return f"<{type(value).__name__}>"
+    text = repr(value.value if isinstance(value, enum.Enum) else value)
+    if isinstance(value, PurePath | RemotePath):
+        text = repr(printable(str(value)))
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 3]}..."

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -18,7 +19,7 @@ from tfrtool.loading.decoding import original_pixels
 from tfrtool.loading.pipeline import load
 from tfrtool.storage.atomic_files import delete_leftovers, new_file, new_files_by_name
 from tfrtool.storage.lock import locked
-from tfrtool.storage.progress import Progress, activity
+from tfrtool.storage.progress import Progress, activity, no_progress
 from tfrtool.storage.scratch_folder import ScratchFolder
 from tfrtool.training.callbacks import (
     Checkpoints,
@@ -113,9 +114,15 @@ def fit(run: Run) -> tuple[Sequence[EpochReport], Sequence[Any]]:
             class_weight=dict(enumerate(weights.values())) or None,
             callbacks=callbacks,
             shuffle=False,
-            verbose=0,
+            verbose=int(_is_watched(options)),
         )
     return reports.epochs, checkpoints.best_weights
+
+
+def _is_watched(options: TrainOptions) -> bool:
+    """Return whether Keras' own progress is shown: in a notebook, if nothing else gets any."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return options.on_progress is no_progress and hasattr(shell, "kernel")
 
 
 @contextlib.contextmanager

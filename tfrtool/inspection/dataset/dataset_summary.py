@@ -40,6 +40,7 @@ from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.shards import Shard, find_folders
 from tfrtool.storage.commit import unchanged_while_read
+from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote_path import AnyPath
 
 UNSPLIT = "all"
@@ -76,8 +77,8 @@ class SplitSummary:
     objects: ObjectSummary | None = field(default=None, compare=False)  # None without objects
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetSummary:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DatasetSummary(Shown):
     """Contents of a dataset.
 
     Attributes:

@@ -22,7 +22,7 @@ from tfrtool.inspection.verify.payload_check import EXAMPLES
 from tfrtool.records.framing import Fault
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import STREAM, Stream
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.remote_path import AnyPath
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class ShardLoss:
     faults: tuple[Fault, ...]  # the first of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferredSchema:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class InferredSchema(Shown):
     """Schema inferred from the records of one or more shards.
 
     Attributes:

@@ -17,14 +17,16 @@ from tfrtool.inspection.stats.stats_fold import FeatureFold, FeatureKey, StatsFo
 from tfrtool.inspection.verify.feature_findings import DeclaredFolders
 from tfrtool.records.shards import Locations, locate_shards
 from tfrtool.records.stream import path_of
+from tfrtool.storage.html_tables import html_table, one_line
+from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote_path import AnyPath
 
 _MIN_BYTES_PER_PROCESS = 16 * 1024 * 1024
 """Bytes that are looked at in the time that a process takes to start, roughly."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatsReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StatsReport(Shown):
     """Statistics of the features of one or more shards, as ``inspect stats --json`` prints them.
 
     Attributes:
@@ -52,6 +54,22 @@ class StatsReport:
         """Return the distances above a threshold, including features present on one side only."""
         found = [] if self.against is None else self.against["distances"]
         return [one for one in found if one["distance"] > threshold]
+
+    def _repr_html_(self) -> str:
+        """Return a row for each feature, in HTML."""
+        head = ("feature", "type", "present", "min", "median", "mean", "max", "distinct", "common")
+        return html_table(head, map(_summary_row, self.features))
+
+
+def _summary_row(feature: Mapping[str, Any]) -> tuple[Any, ...]:
+    values = feature.get("values") or {}
+    middle = values.get("quantiles", {}).get("0.5")
+    common = [one.get("name", one["value"]) for one in feature.get("common", ())]
+    return (
+        *(feature["name"], feature["dtype"], feature["present"]),
+        *(values.get("min"), middle, values.get("mean"), values.get("max")),
+        *(feature.get("distinct"), ", ".join(map(one_line, common))),
+    )
 
 
 @takes(StatsOptions)

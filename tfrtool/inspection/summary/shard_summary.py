@@ -23,7 +23,7 @@ from tfrtool.records.reader import RecordReader
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.remote_path import RemotePath
 
 _READ_WHOLE = 1024 * 1024
@@ -59,8 +59,8 @@ class Sample(NamedTuple):
     parsed: Parsed | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardSummary:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ShardSummary(Shown):
     """Contents of one shard.
 
     Attributes:

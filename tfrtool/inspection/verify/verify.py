@@ -41,7 +41,7 @@ _WORTH_WITH_IMAGES = 2 * 1024 * 1024
 _SHORT, _LONG, _RECORDS_WORTH = 2048, 24 * 1024, 32 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VerifyReport(Shown):
     """Result of verifying shards.
 
