@@ -16,7 +16,7 @@ from tests.conftest import MakeShard
 from tfrtool import __version__
 from tfrtool.cli import main
 from tfrtool.cli.app import cli
-from tfrtool.cli.bars import starting_tensorflow
+from tfrtool.cli.output import Bars
 from tfrtool.errors import (
     CorruptShardError,
     DatasetError,
@@ -237,7 +237,7 @@ def test_what_tensorflow_says_when_it_starts(
     """Its lines about devices are shown where it fails to start, and not where Ctrl-C ends it."""
 
     def start() -> None:
-        with starting_tensorflow():
+        with Bars().loading_tensorflow():
             os.write(2, b"no GPU here\n")
             raise error
 

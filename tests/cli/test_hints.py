@@ -133,16 +133,16 @@ def test_a_dataset_of_several_splits() -> None:
 @pytest.mark.usefixtures("quick_graphs")
 def test_no_place_for_a_cache(tmp_path: Path) -> None:
     """XDG_CACHE_HOME is one."""
-    from tfrtool.loading.disk_cache import default_cache_directory
+    from tfrtool.loading.cache import cache_directory
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("XDG_CACHE_HOME", raising=False)
         patch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
         with pytest.raises(tfrtool.UsageError, match="XDG_CACHE_HOME"):
-            default_cache_directory()
+            cache_directory()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert default_cache_directory().is_relative_to(tmp_path)
+        assert cache_directory().is_relative_to(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ from tfrtool.storage.progress import Progress
 _LARGE = 2000
 _LOADING = """
 import os, sys
-from tfrtool.cli.bars import Bars
+from tfrtool.cli.output import Bars
 with Bars() as bars, bars.loading_tensorflow():
     os.write(2, b"noise of a library")
 """
 _WAITING = """
 import time
-from tfrtool.cli.bars import Bars
+from tfrtool.cli.output import Bars
 from tfrtool.storage.progress import activity
 with Bars() as bars:
     bars(activity("waiting"))

@@ -18,7 +18,7 @@ from tests.datasets import image_payload
 from tests.more import more
 from tests.photos import image_bytes
 from tfrtool.cli.app import run
-from tfrtool.cli.bars import Bars
+from tfrtool.cli.output import Bars
 from tfrtool.cli.process import Signals
 from tfrtool.records.framing import frame
 from tfrtool.storage.progress import Progress

@@ -17,13 +17,18 @@ from tfrtool.cli.parameters import DEBUG, debug_option, is_path_like
 from tfrtool.cli.process import Signals, report_interrupt
 from tfrtool.errors import TfrtoolError, os_reason, printable
 
+_INSPECTED = "shard schema stats images dataset"
+_NAMES = (
+    "write cat query reshard filter diff count repair extract convert index edit append verify "
+    "train evaluate predict bench report view"
+)
+
 
 class _Commands(UserDict[str, Any]):
-    """Commands by name, each imported on first use: importing all takes as long as click."""
+    """Commands by name, each imported on first use: importing all takes as long as click.
 
-    def __init__(self, names: str, group: str = "") -> None:
-        """Take the names; a command is in the module of its group and name."""
-        super().__init__((name, f"{group}{name}_command") for name in names.split())
+    Until then, it is the name of its module and function.
+    """
 
     def __getitem__(self, name: str) -> click.Command:
         value = self.data[name]
@@ -83,10 +88,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         "Transform": "convert reshard filter edit extract",
         "Train": "train evaluate predict bench",
     },
-    commands=_Commands(
-        "write cat query reshard filter diff count repair extract convert index edit append verify "
-        "train evaluate predict bench report view"
-    ),
+    commands=_Commands({name: f"{name}_command" for name in _NAMES.split()}),
 )
 @click.option(
     "--version",
@@ -112,8 +114,8 @@ def cli() -> None:
         "tfrtool inspect schema 'data/train*.tfrecord*'",
         "tfrtool inspect dataset shards/pets",
     ),
-    sections={"Commands": "shard schema stats images dataset"},
-    commands=_Commands("dataset images schema shard stats", "inspect_"),
+    sections={"Commands": _INSPECTED},
+    commands=_Commands({name: f"inspect_{name}_command" for name in _INSPECTED.split()}),
 )
 def inspect_group() -> None:
     """Inspect records, schemas, statistics, images and datasets.

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Bars, Outcome, emit, warn
 from tfrtool.errors import human_bytes, human_count, printable, some_of
 from tfrtool.page import Bad, Heading, Page, shortened
 

@@ -8,8 +8,7 @@ from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.arrow.columns import CONTEXT, Column, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
 from tfrtool.examples.example import PayloadKind, feature_key, feature_name
-from tfrtool.examples.roles import SAMPLE
-from tfrtool.inspection.first_records import FirstRecords
+from tfrtool.examples.roles import SAMPLE, FirstRecords
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.storage.remote_path import AnyPath
 

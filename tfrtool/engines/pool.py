@@ -51,13 +51,6 @@ def engine_of(engine: str, address: str | None, workers: int | None) -> Engine:
     return Processes(workers)
 
 
-def workers_of(engine: str, address: str | None, workers: Workers) -> Workers:
-    """Return the workers that these options mean: a number, if they are processes here."""
-    if isinstance(workers, Engine) or (engine, address) == ("local", None):
-        return workers
-    return engine_of(engine, address, workers)
-
-
 def map_shards(
     function: Callable[[Task], Result],
     tasks: Iterable[Task],

@@ -225,7 +225,7 @@ class FeatureStatistics:
 
     def size(self, records: int) -> int | None:
         """Return how many values each of ``records`` records (or each step) has; None if any."""
-        span = self.steps if self.is_list else self.lengths
+        span = self._span() or (None if self.is_list else (0, 0))
         if self.present != records or self.conflict or span is None or span[0] != span[1]:
             return None
         # Steps without values, or a kind, can't have a shape.

@@ -47,7 +47,8 @@ def tree_of_tfds(content: Any) -> tuple[Struct, tuple[str, ...]]:
         raise ValueError(f"not a description of features ({str(error)[:_NAMED]})") from error
     if not isinstance(root, Struct):
         raise ValueError("the features are not a FeaturesDict")
-    root = _divisible_struct(root, "", notes, 0)
+    stored = _divisible(root, "", notes, 0)
+    root = stored if isinstance(stored, Struct) else Struct({})
     if len(notes) > MAX_COLUMNS:
         raise ValueError(f"{len(notes):,} features of unknown types (limit {MAX_COLUMNS:,})")
     check_tree(root)
@@ -92,24 +93,17 @@ def with_tfds_facts(content: Any, path: str, key: str, facts: Mapping[str, Any])
     return changed("", tfds_dict(tfds_parts(content)))
 
 
-def _divisible_struct(root: Struct, path: str, notes: list[str], level: int) -> Struct:
-    """Return a struct without what records don't store: structs of nothing, and unknown shapes."""
-    fields: dict[str, Field] = {}
-    for name, part in root.fields.items():
-        found = _divisible(part, join(path, name), notes, level)
-        if found is not None:
-            fields[name] = found
-    return Struct(fields)
-
-
 def _divisible(item: Field, path: str, notes: list[str], level: int) -> Field | None:
-    """Return a field as far as records store it; None if they store nothing of it.
+    """Return a field without what records don't store: structs of nothing, and unknown shapes.
 
+    None if they store nothing of it.
     TFDS writes a list of tensors of unknown sizes, but can't read it. Its values are one flat list.
     """
     if isinstance(item, Struct):
-        found = _divisible_struct(item, path, notes, level)
-        return found if found.fields else None
+        parts = item.fields.items()
+        found = {name: _divisible(part, join(path, name), notes, level) for name, part in parts}
+        fields = {name: part for name, part in found.items() if part is not None}
+        return Struct(fields) if fields else None
     if isinstance(item, ListOf):
         values = item.item
         if not level and isinstance(values, Values) and not can_divide(values):

@@ -38,7 +38,7 @@ class TypesOption(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.types:
-            check_types(self.types)
+            check_types(self.types, as_stored=getattr(self, "as_stored", False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,6 @@ class AsStoredOption(TypesOption):
         "Take features as the records store them, whatever features.json says.",
         group="Labels and features",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.types:
-            check_types(self.types, as_stored=self.as_stored)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -233,8 +233,8 @@ def bench(path: Paths, options: BenchOptions) -> BenchReport:
         images=part.records,
         image_size=size,
         epochs=epochs,
-        free_memory=available_memory(),
-        free_disk=0,
+        free_memory=available_memory,
+        free_disk=lambda: 0,
     )
     cache, skipped = plan_cache(request).cache, {}
     loading = LoadOptions(image_size=size, split=split, batch_size=options.batch_size)

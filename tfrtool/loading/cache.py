@@ -2,12 +2,15 @@
 
 import contextlib
 import math
+import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfrtool.errors import UsageError
 from tfrtool.loading.options import Cache, ImageSize, Recipe, image_shape
+from tfrtool.storage.arguments import user_cache
 from tfrtool.storage.opening import open_regular
 
 _MODEST, _MOST = 0.5, 0.9
@@ -31,7 +34,7 @@ _LONGEST = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRequest:
-    """What is to be cached, and how much space is free."""
+    """What is to be cached, and how to learn how much space is free."""
 
     images: int  # to train and to validate on
     image_size: ImageSize  # in pixels
@@ -42,8 +45,8 @@ class CacheRequest:
     augmented: bool = False
     before_resize: bool = False  # whether images are augmented before they are resized
     feature_size: int | None = None  # numbers that the base returns for an image
-    free_memory: int | None = None  # in bytes; None if unknown
-    free_disk: int | None = None  # in bytes, in the directory of the cache; None if unknown
+    free_memory: Callable[[], int | None]  # measures bytes; None if unknown
+    free_disk: Callable[[], int | None]  # the same in the directory of the cache
     label_bytes: int = 8  # size of a label
     channels: int = 3  # of images
     on_disk: bool = False  # whether an earlier run has left all of them on disk
@@ -58,7 +61,7 @@ class CacheRequest:
 
     def free(self, cache: Cache) -> int | None:
         """Return the free bytes where a cache would be; None if unknown."""
-        return self.free_disk if cache == "disk" else self.free_memory
+        return self.free_disk() if cache == "disk" else self.free_memory()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,17 @@ def _mib(size: int | None) -> str:
     if size is None:
         return "an unknown amount"
     return f"{size / 2**20:,.{0 if size >= 10 * 2**20 else 1}f} MiB"
+
+
+def cache_directory(requested: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder of all caches, by default the user's.
+
+    It is a `UsageError` without a home directory.
+    """
+    path = user_cache("images") if requested is None else Path(requested)
+    if path is None:
+        raise UsageError("no home directory for the cache", hint="set XDG_CACHE_HOME")
+    return path
 
 
 def free_disk(directory: Path) -> int | None:

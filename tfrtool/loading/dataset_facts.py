@@ -115,6 +115,8 @@ class DatasetFacts(Shown):
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the numbers to predict, in their order; none for classes."""
+        if self.task is not Task.REGRESSION:
+            return ()
         forms = self.label_forms.items()
         return tuple(name for key, form in forms for name in form.target_names(key or "value"))
 
@@ -159,6 +161,8 @@ class DatasetFacts(Shown):
 
     def split_names(self, name: str) -> tuple[str, ...]:
         """Return the splits of which a name such as "f0,f1" or "train[:80%]" means records."""
+        if name in self.splits:
+            return (name,)
         parts = parse_parts(name, {*self.splits, *self.empty_splits})
         return tuple(dict.fromkeys(part.name for part in parts))
 
@@ -167,6 +171,8 @@ class DatasetFacts(Shown):
 
         It is a `UsageError` if one does not exist or has no records.
         """
+        if name in self.splits:
+            return self.splits[name]
         ranges = {split: parts for split, parts in self._ranges(name).items() if parts}
         if not ranges:
             raise UsageError(f"{name!r} has no records", path=self.directory)

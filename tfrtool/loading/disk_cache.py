@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from tfrtool.errors import DatasetError, UsageError, WriteError, os_errors_as, os_reason
+from tfrtool.errors import DatasetError, WriteError, os_errors_as, os_reason
+from tfrtool.loading.cache import cache_directory
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.loading.options import LoadOptions
 from tfrtool.loading.tensors import TfDataset
-from tfrtool.storage.arguments import user_cache
 from tfrtool.storage.atomic_files import (
     TEMPORARY,
     delete_leftovers,
@@ -52,19 +52,6 @@ class _CacheIndex(msgspec.Struct):
     name: str
     files: dict[str, int]
     sha256: str
-
-
-def default_cache_directory() -> Path:
-    """Return the user's directory for caches; `UsageError` without a home directory."""
-    path = user_cache("images")
-    if path is None:
-        raise UsageError("no home directory for the cache", hint="set XDG_CACHE_HOME")
-    return path
-
-
-def cache_directory(options: LoadOptions) -> Path:
-    """Return the folder of all caches; the errors are those of `default_cache_directory`."""
-    return Path(options.cache_directory or default_cache_directory())
 
 
 def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> Path:
@@ -101,7 +88,7 @@ def cache_folder(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, 
         *(options.cycle_length, options.block_length, options.shuffle_buffer, *share),
     ]
     digest = hashlib.sha256(json.dumps(facts).encode("ascii")).hexdigest()[:32]
-    return cache_directory(options) / digest
+    return cache_directory(options.cache_directory) / digest
 
 
 def has_disk_cache(dataset: DatasetFacts, options: LoadOptions, share: tuple[int, int]) -> bool:

@@ -30,6 +30,7 @@ from tfrtool.examples.roles import (
     LABELS,
     SAMPLE,
     WIDTHS,
+    FirstRecords,
     has_boxes,
     of_objects,
     said_size,
@@ -43,7 +44,6 @@ from tfrtool.examples.tfds_metadata import (
     read_written_shards,
 )
 from tfrtool.features.tfds_tree import tree_of_tfds
-from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
 from tfrtool.loading.labels import LabelEncoding, LabelForm, find_flag_form, find_label_form
@@ -233,7 +233,7 @@ def _with_features(
     first, usual = FirstRecords(), ((info and info.label_feature) or "", *LABELS)
     for number, example in enumerate(_first_examples(dataset, skip)):
         features = first.add(example, info)
-        named = _label_names(wanted_label, features)
+        named = [] if wanted_label is None else _label_names(wanted_label, features)
         absent = [name for name in (wanted_image, *named) if name not in (None, *features)]
         if absent:  # perhaps only in the split of this record
             hint = suggestion(str(absent[0]), features, "features")
@@ -269,10 +269,10 @@ def _local_shards(dataset: Dataset, split: str) -> Sequence[AnyPath]:
     return dataset.local_split(split).shards
 
 
-def _label_names(wanted: str | None, features: Mapping[str, Feature]) -> list[str]:
+def _label_names(wanted: str, features: Mapping[str, Feature]) -> list[str]:
     """Return the requested label features: one, or several separated by commas."""
-    if wanted is None or wanted in features or "," not in wanted:
-        return [] if wanted is None else [wanted]
+    if wanted in features or "," not in wanted:
+        return [wanted]
     names = [name.strip() for name in wanted.split(",")]
     if not all(names):
         raise UsageError(f"--label-feature {wanted} has an empty name")

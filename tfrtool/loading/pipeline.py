@@ -77,7 +77,7 @@ class _Plan:
 
 
 def _plan(dataset: DatasetFacts, options: LoadOptions, images: int) -> _Plan:
-    workers, worker, replicas = _share(images, options)
+    workers, worker, replicas = (1, 0, 1) if options.context is None else _share(images, options)
     steps = -(-images // options.batch_size)
     if options.first_step >= steps:
         raise UsageError(f"first_step must be from 0 to {steps - 1}, got {options.first_step}")
@@ -311,8 +311,6 @@ def _seeded(seed: int, make: Callable[[Tensor], TfDataset]) -> Callable[[Tensor]
 def _share(images: int, options: LoadOptions) -> tuple[int, int, int]:
     """Return the number of workers, which of them this is, and how many replicas it has."""
     context, batch_size = options.context, options.batch_size
-    if context is None:
-        return 1, 0, 1
     count, replicas = context.num_input_pipelines, context.num_replicas_in_sync
     if images < count or batch_size < replicas or batch_size % count:
         multiple = f" that is a multiple of {count}" if count > 1 else ""

@@ -32,8 +32,8 @@ from tfrtool.records.shard_sets import (
     is_shard_name,
     natural_order,
     run_of,
+    split_named,
 )
-from tfrtool.records.split_names import split_named
 from tfrtool.records.stream import STREAM, Location, Stream, as_source, open_shard
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.commit import check_not_begun, check_not_publishing

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, os_reason
 from tfrtool.records.compression import describe_content, is_text, starts_record
-from tfrtool.records.shard_sets import is_shard_name
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES, is_shard_name
 from tfrtool.sources.archives import is_tar, list_tar, list_zip
 from tfrtool.sources.folders.annotated import (
     CLASSES_CSV,

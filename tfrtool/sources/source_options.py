@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, enumeration
 from tfrtool.examples.objects.record_features import Layout, Masks
-from tfrtool.sources.annotations.annotation_kinds import KIND_NAMES, KINDS
+from tfrtool.sources.annotations.annotation_kinds import KINDS
 from tfrtool.storage.arguments import parse_enum_fields
 
 
@@ -40,7 +40,7 @@ class SourceOptions:
             for argument in annotations:
                 kind, _, path = str(argument).partition(":")
                 if kind not in KINDS or not path:
-                    expected = f"KIND:PATH with KIND {KIND_NAMES}"
+                    expected = f"KIND:PATH with KIND {enumeration([*KINDS], 'or')}"
                     raise UsageError(f"invalid --annotations {argument!r}", expected=expected)
             others = (self.writes_columns, self.multi_label, self.label_depth, self.split_labels)
             columns = (self.path_column, self.label_column, self.label_columns)

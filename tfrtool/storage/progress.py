@@ -1,11 +1,10 @@
 """How far a verb is: reported to its caller, by the tasks in worker processes too."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 BYTES, RECORDS = "B", "records"
 
@@ -43,23 +42,18 @@ def activity(what: str) -> Progress:
     return Progress(what=what, done=0, total=None, unit="")
 
 
+@dataclass(slots=True)
 class _TaskCounts:
     """What a task has counted, passed on now and then."""
 
-    def __init__(self, on_counts: OnCounts) -> None:
-        self._on_counts, self._counts = on_counts, Counter[str]()
-        self._next = 0.0
-
-    def add(self, amount: int, unit: str) -> None:
-        self._counts[unit] += amount
-        if time.monotonic() >= self._next:
-            self.flush()
-            self._next = time.monotonic() + _INTERVAL
+    on_counts: OnCounts
+    counts: dict[str, int] = field(default_factory=dict)
+    next: float = 0.0  # when they are passed on
 
     def flush(self) -> None:
-        counts, self._counts = self._counts, Counter()
+        counts, self.counts = self.counts, {}
         if counts:
-            self._on_counts(dict(counts))
+            self.on_counts(counts)
 
 
 _task: ContextVar[_TaskCounts | None] = ContextVar("task", default=None)
@@ -67,9 +61,12 @@ _task: ContextVar[_TaskCounts | None] = ContextVar("task", default=None)
 
 def count_work(amount: int, unit: str) -> None:
     """Count work done by the current task; does nothing outside `counting`."""
-    counts = _task.get()
-    if counts is not None:
-        counts.add(amount, unit)
+    task = _task.get()
+    if task is not None:
+        task.counts[unit] = task.counts.get(unit, 0) + amount
+        if time.monotonic() >= task.next:
+            task.flush()
+            task.next = time.monotonic() + _INTERVAL
 
 
 @contextmanager

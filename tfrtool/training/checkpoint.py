@@ -65,14 +65,9 @@ def save_checkpoint(out: Path, run: RunState, state: Sequence[Any], best: Sequen
         file.writelines(array.tobytes() for array in arrays)
 
 
-def has_checkpoint(out: Path) -> bool:
-    """Return whether a run has left a checkpoint, intact or not."""
-    return os.path.lexists(out / CHECKPOINT)
-
-
 def read_state(out: Path) -> RunState | None:
     """Read a checkpoint without its values; None if there is none yet."""
-    if not has_checkpoint(out):
+    if not os.path.lexists(out / CHECKPOINT):
         return None
     with _opened(out) as (header, _):
         numbers = [epoch.epoch for epoch in header.run.epochs]

@@ -2,15 +2,17 @@
 
 import pickle
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from tfrtool.declare import declared
 from tfrtool.errors import UsageError
 from tfrtool.loading.bench import Measurement, measure_in_turn
 from tfrtool.loading.options import LOADER_KEYS, Cache
+from tfrtool.storage.arguments import as_paths
 from tfrtool.storage.child import send_to_parent
 from tfrtool.training.train_options import PICKLED, TrainOptions
 from tfrtool.training.train_report import NAIVE, NO_FEATURES, ComparedRun, TrainReport
@@ -50,29 +52,26 @@ def comparable_runs(options: TrainOptions) -> dict[str, TrainOptions]:
     return runs
 
 
-def _run(options: TrainOptions) -> TrainReport:
-    from tfrtool.training.train_run import run_here
-
-    return run_here(options)
-
-
 def compare_recipes(
-    options: TrainOptions, runs: Mapping[str, TrainOptions], cache: Cache
+    options: TrainOptions,
+    runs: Mapping[str, TrainOptions],
+    cache: Cache,
+    train: Callable[[TrainOptions], TrainReport],
 ) -> tuple[tuple[ComparedRun, ...], dict[str, str]]:
     """Measure runs in turn; also return why some were skipped, by name.
 
     ``cache`` is that of the caller's own run. Without cached features, there is none to leave out.
     """
     tasks = {
-        name: partial(_run, one)
+        name: partial(train, one)
         for name, one in runs.items()
         if name != NO_FEATURES or cache == "features"
     }
     measured, skipped = measure_in_turn(
-        options.locations[0],
+        as_paths(options.source)[0],
         tasks,
         options.compare_rounds,
-        warm_up=_load_libraries,
+        warm_up=partial(_load_libraries, train.__module__),
         optional={"notebook", NO_FEATURES} - {options.recipe},
         on_progress=options.on_progress,
     )
@@ -80,9 +79,9 @@ def compare_recipes(
     return tuple(found), skipped
 
 
-def _load_libraries() -> None:
-    """Do in a new process what is not measured."""
-    import tfrtool.training.train_run  # noqa: F401
+def _load_libraries(module: str) -> None:
+    """Do in a new process what is not measured: load what trains, and start the devices."""
+    import_module(module)
     from tfrtool.loading.tensors import start_devices
 
     start_devices()

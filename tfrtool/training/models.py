@@ -39,6 +39,9 @@ _UNIT = Rescale(scale=1 / 255, offset=0.0)
 UNSCALED = Rescale(scale=1.0, offset=0.0)
 _FILTERS = (16, 32, 64, 64, 64)
 _HIDDEN = 512
+SMALLEST_VALID_SIDE = 94
+"""Of an image for the cnn's convolutions without padding: five times, two pixels fewer, halved."""
+
 _OWN = "a function of image size and number of classes that returns a keras.Model"
 
 
@@ -52,12 +55,8 @@ class Classifier:
     core: Any  # keras.Model, rescaled float32 [batch, height, width, channels] to probabilities
     base: Any = None  # keras.Model, rescaled images to features, float32 [batch, ...]
     head: Any = None  # keras.Model, features to what the loss takes
-    trained: Any = None  # keras.Model, rescaled images to what the loss takes
+    trained: Any  # keras.Model, rescaled images to what the loss takes
     compiled: Mapping[str, Any] = field(default_factory=dict)  # the user's arguments of compile()
-
-    def __post_init__(self) -> None:
-        if self.trained is None:
-            self.trained = self.core
 
 
 @contextmanager
@@ -135,8 +134,10 @@ def build_classifier(
         name = first[0] if trainable == "head" else trainable
         _train_from(inner.layers, name, "the cnn" if model == CNN else model)
     mixed = keras.config.dtype_policy().compute_dtype != "float32"
-    base, top = (None, None) if mixed else _split_at_frozen(inner, finish_head) or (None, None)
-    return Classifier(core=core, base=base, head=top, trained=trained, compiled=compiled)
+    base = top = None
+    if not mixed and (model != CNN or trainable != "all"):
+        base, top = _split_at_frozen(inner, finish_head) or (None, None)
+    return Classifier(core=core, base=base, head=top, trained=trained or core, compiled=compiled)
 
 
 def rescale_for(
@@ -220,7 +221,7 @@ def _build_application(
     core = keras.Model(inputs, finish(head(features)), name=CORE)
     if saved is not None:
         head.set_weights(saved.core.get_layer(head.name).get_weights())
-    built = Classifier(core=core)
+    built = Classifier(core=core, trained=core)
     if frozen:
         features = keras.Input(base.output_shape[1:])
         built.base, built.head = base, keras.Model(features, finish(head(features)), name="head")
@@ -286,14 +287,6 @@ def _hold_in_inference_mode(layers: Sequence[Any]) -> None:
             layer.rate = 0.0
 
 
-def smallest_valid_side() -> int:
-    """Return the side of the smallest image for the cnn's convolutions without padding."""
-    side = 1
-    for _ in _FILTERS:
-        side = 2 * side + 2  # before the pooling, and before the convolution
-    return side
-
-
 def _build_cnn(
     shape: tuple[int, int, int], make_head: Callable[[], Any], *, is_padded: bool
 ) -> Any:
@@ -301,7 +294,7 @@ def _build_cnn(
 
     Without padding and with a single sigmoid, it is that network. Small images need padding.
     """
-    padding = "same" if is_padded or min(shape[:2]) < smallest_valid_side() else "valid"
+    padding = "same" if is_padded or min(shape[:2]) < SMALLEST_VALID_SIDE else "valid"
     layers: list[Any] = [keras.Input(shape)]
     for number, filters in enumerate(_FILTERS, 1):
         layers.append(

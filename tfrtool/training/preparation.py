@@ -13,7 +13,15 @@ from tfrtool.loading.options import Rescale
 from tfrtool.storage.arguments import option_name
 from tfrtool.storage.progress import activity
 from tfrtool.training.checkpoint import RunState, crc_of, read_state, restore, values_of
-from tfrtool.training.fitting import EpochMeter, MeasuredModel, compile_model, needs_vectors
+from tfrtool.training.fitting import (
+    Devices,
+    EpochMeter,
+    MeasuredModel,
+    MirroredModel,
+    compile_model,
+    needs_vectors,
+    open_devices,
+)
 from tfrtool.training.input_scaling import find_scaling_layer
 from tfrtool.training.models import (
     UNSCALED,
@@ -22,10 +30,9 @@ from tfrtool.training.models import (
     dtype_policy,
     rescale_for,
 )
-from tfrtool.training.replicas import Devices, MirroredModel, open_devices
 from tfrtool.training.run_record import check_dataset, dataset_digest, run_record
 from tfrtool.training.scores import MEAN_AVERAGE_PRECISION
-from tfrtool.training.train_options import ADAM, TrainOptions
+from tfrtool.training.train_options import ADAM, CNN, TrainOptions
 from tfrtool.training.train_report import EpochReport, TrainPlan
 from tfrtool.training.training_data import (
     TrainingData,
@@ -41,6 +48,7 @@ class Run:
     """A run whose model is built, compiled and, if the run is resumed, restored.
 
     Attributes:
+        options: the options of the run.
         plan: what is reported before the first step.
         data: the images, loaded as the model takes them.
         classifier: the model, and its parts.
@@ -51,6 +59,7 @@ class Run:
         best_weights: values of the weights after the best of the earlier epochs, if any.
     """
 
+    options: TrainOptions
     plan: TrainPlan
     data: TrainingData
     classifier: Classifier
@@ -60,11 +69,6 @@ class Run:
     variables: Sequence[Any]
     best_weights: Sequence[Any]
 
-    @property
-    def options(self) -> TrainOptions:
-        """The options of the run."""
-        return self.plan.options
-
 
 def prepare(options: TrainOptions, scratch: Path) -> Run:
     """Open the dataset, build the model, and restore the checkpoint of a resumed run.
@@ -72,16 +76,20 @@ def prepare(options: TrainOptions, scratch: Path) -> Run:
     Copies of shards without their damage are written to ``scratch``.
     """
     devices = open_devices(options.strategy if options.recipe == "tfrtool" else "one")
-    before = None if options.out_dir is None else read_state(options.out_dir)
+    before = None
+    if options.resume and options.out_dir is not None:
+        before = read_state(options.out_dir)
     options.on_progress(activity("opening the dataset"))
     data = find_training_data(options, scratch)
     digest = dataset_digest(data.original)
     if options.resume and options.out_dir is not None:
         check_dataset(options.out_dir, digest)
-    _check_devices(options, devices)
+    if devices.several or devices.replicas > 1:
+        _check_devices(options, devices)
     options.on_progress(activity("building the model"))
     classifier = _build(options, data, devices)
-    data = _with_labels_of_loss(options, data, devices, classifier)
+    if classifier.compiled:
+        data = _with_labels_of_loss(options, data, devices, classifier)
     plan = _plan(options, data, devices, classifier, before, digest)
     cache = "none" if plan.cache == "features" else plan.cache
     data = data.changed(rescale=plan.rescale, cache=cache, on_progress=options.on_progress)
@@ -98,6 +106,7 @@ def prepare(options: TrainOptions, scratch: Path) -> Run:
         best = restore(options.out_dir, crc, variables, weights)
     epochs = [] if before is None else before.epochs
     return Run(
+        options=options,
         plan=plan,
         data=data,
         classifier=classifier,
@@ -111,7 +120,9 @@ def prepare(options: TrainOptions, scratch: Path) -> Run:
 
 def _check_devices(options: TrainOptions, devices: Devices) -> None:
     """Raise a `UsageError` if a run can't use several devices."""
-    devices.check_batch_size(options.batch_size)
+    if options.batch_size < devices.replicas:
+        least = f"at least {devices.replicas}, an image per device"
+        raise UsageError(f"--batch-size must be {least}, got {options.batch_size}")
     if not devices.several:
         return
     if isinstance(options.model, keras.Model):
@@ -144,10 +155,9 @@ def _build(options: TrainOptions, data: TrainingData, devices: Devices) -> Class
 def _with_labels_of_loss(
     options: TrainOptions, data: TrainingData, devices: Devices, classifier: Classifier
 ) -> TrainingData:
-    """Return the images with one-hot labels if the loss takes them."""
+    """Return the images with one-hot labels if the user's compiled loss takes them."""
     compiled = classifier.compiled
-    if compiled:
-        _check_compiled(options, devices, compiled)
+    _check_compiled(options, devices, compiled)
     vectors = needs_vectors(compiled, classifier.trained.output_shape[-1])
     if options.mixes and compiled.get("loss") is not None and not vectors:
         what = "--augment mixup and cutmix require a compiled loss that takes one-hot labels"
@@ -185,7 +195,7 @@ def _plan(
     """Decide all that is left to decide before the first step."""
     dataset, base, images = data.dataset, classifier.base, data.images
     weights = balanced_weights(data) if options.balance_classes else None
-    scaling_layer = find_scaling_layer(classifier.core)
+    scaling_layer = "" if options.model_name == CNN else find_scaling_layer(classifier.core)
     rescale = _choose_rescale(options, data, before, scaling_layer)
     width = None if base is None or devices.several else math.prod(base.output_shape[1:])
     cached = plan_run_cache(options, data, before.cache if before else None, feature_size=width)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.examples.example import Feature, decode_example
+from tfrtool.examples.roles import FirstRecords
 from tfrtool.images.header import limit_problem
-from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.loading.dataset_facts import DatasetFacts
 from tfrtool.records.framing import Fault
 from tfrtool.records.reader import read_shard

@@ -19,7 +19,7 @@ from tfrtool.errors import (
     printable,
     reason_of,
 )
-from tfrtool.storage.arguments import as_path, option_name
+from tfrtool.storage.arguments import as_path, as_paths, option_name
 from tfrtool.storage.atomic_files import new_file
 from tfrtool.storage.opening import read_bounded
 from tfrtool.training.train_options import (
@@ -74,7 +74,7 @@ def run_record(
     values = options.to_json_values()
     if options.weights not in (None, IMAGENET, NO_WEIGHTS):
         values["weights"] = str(as_path(str(options.weights)).absolute())
-    paths = [str(path.absolute()) for path in options.locations]
+    paths = [str(path.absolute()) for path in as_paths(options.source)]
     gpus = [one.name for one in tf.config.list_physical_devices("GPU")]
     changed: dict[str, Any] = {}
     if compiled:

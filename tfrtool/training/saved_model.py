@@ -20,9 +20,8 @@ from tfrtool.loading.options import Channels, ImageSize, Rescale, image_shape
 from tfrtool.storage.arguments import as_local_path
 from tfrtool.storage.limits import MAX_METADATA_BYTES
 from tfrtool.storage.opening import open_regular
-from tfrtool.training.keras_backend import check_backend
 from tfrtool.training.tasks import TASKS
-from tfrtool.training.train_options import HDF5, HDF5_HINT
+from tfrtool.training.train_options import HDF5, HDF5_HINT, check_backend
 
 CORE = "core"
 """Name of the layer of a whole model that takes rescaled images."""

@@ -1,16 +1,18 @@
-"""Options of a training run, checked before TensorFlow is loaded."""
+"""Options of a training run and the backend of Keras, checked before TensorFlow is loaded."""
 
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from tfrtool.declare import as_choice, declared, option
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, printable
 from tfrtool.images.recipe import parse_size
 from tfrtool.loading.augment import Augment, as_augment
 from tfrtool.loading.augmentations import BEFORE_RESIZE, DATASET_MEAN
@@ -30,13 +32,17 @@ from tfrtool.storage.arguments import (
     as_paths,
     parse_path_fields,
 )
+from tfrtool.storage.json_values import read_json
 from tfrtool.storage.progress import OnProgress, no_progress
-from tfrtool.storage.remote_path import AnyPath, RemotePath
+from tfrtool.storage.remote_path import RemotePath
 
 CNN, MOBILENET_V2 = "cnn", "mobilenet_v2"
 IMAGENET, NO_WEIGHTS = "imagenet", "none"
 PICKLED = "a function of a module, FILE.py:FUNCTION or a keras.Model"
 """Models that can be sent to other processes."""
+
+_BACKEND = "tensorflow"
+"""Of Keras."""
 
 HDF5 = (".h5", ".hdf5")
 HDF5_HINT = "load it with keras.models.load_model, and save it as a .keras file"
@@ -123,6 +129,24 @@ def is_saved(model: str) -> bool:
     return model.endswith(".keras")
 
 
+def check_backend() -> None:
+    """Raise a `UsageError` if Keras has another backend, or will have it once it is imported.
+
+    It chooses one by the environment, else by its configuration.
+    """
+    keras = sys.modules.get("keras")
+    backend = os.environ.get("KERAS_BACKEND") if keras is None else keras.config.backend()
+    if not backend:
+        with suppress(OSError, ValueError, RuntimeError):  # Keras ignores it, too
+            home = os.environ.get("KERAS_HOME")
+            folder = Path.home() / ".keras" if home is None else Path(home)
+            config = read_json(folder / "keras.json")
+            backend = str(config.get("backend", _BACKEND)) if isinstance(config, dict) else None
+    if backend not in (None, "", _BACKEND):
+        what = f"Keras is set to the backend {printable(str(backend))[:100]!r}, but tfrtool needs "
+        raise UsageError(f"{what}{_BACKEND!r}", hint=f"set KERAS_BACKEND={_BACKEND}")
+
+
 def ignore(_: object) -> None:
     """Do nothing."""
 
@@ -134,6 +158,7 @@ def _name_or_fraction(text: str) -> str | float:
         return text
 
 
+_resolved = partial(field, init=False, repr=False, compare=False)
 _dataset = partial(option, group="Dataset")
 _model = partial(option, group="Model")
 _optimization = partial(option, group="Optimization")
@@ -377,9 +402,22 @@ class TrainOptions(OpenOptions, PipelineOptions):
         on_resume="call",
     )
 
+    # What options mean once those that were left out have a value; `_resolve` sets it.
+    model_name: str = _resolved()  # "module:function" or "keras.Model:name" for a user's
+    size: ImageSize = _resolved()  # in pixels; by default the model's own
+    initial_weights: str = _resolved()  # by default "none" for the cnn and own models
+    trained: str = _resolved()  # "head", "all", or the name of the first layer that is trained
+    rate: float = _resolved()  # lower for loaded weights, which large steps would spoil
+    policy: str = _resolved()  # Keras' dtype policy of the layers
+    mixes: bool = _resolved()  # whether images and labels are mixed
+    out_dir: Path | None = _resolved()
+    log_dir: Path | None = _resolved()  # for TensorBoard
+    profile_folder: Path | None = _resolved()  # for the trace of some steps
+
     def __post_init__(self) -> None:
         self._parse()
         super().__post_init__()
+        self._resolve()
         self.loading(self.size)
         if isinstance(self.validation, float) and not 0 < self.validation < 1:
             raise UsageError(
@@ -388,7 +426,8 @@ class TrainOptions(OpenOptions, PipelineOptions):
             )
         if self.resume and self.out is None:
             raise UsageError("--resume requires the directory of the run", hint="use --out DIR")
-        self._check_augment()
+        if self.augment is not None or self.show_augment is not None:
+            self._check_augment()
         if self.export and self.out is None:
             raise UsageError("--export requires --out")
         if self.profile and self.profile_folder is None:
@@ -405,7 +444,7 @@ class TrainOptions(OpenOptions, PipelineOptions):
             raise UsageError(f"--warm-up {self.warm_up:g} must not exceed --epochs {self.epochs}")
         if self.cache_directory is not None and self.cache != "disk":
             raise UsageError("--cache-dir requires --cache disk")
-        if self.weights == IMAGENET and self._has_no_imagenet:
+        if self.weights == IMAGENET and not (named and self.model != CNN):
             what = f"no ImageNet weights for --model {self.model_name}"
             raise UsageError(what, expected="--weights none or FILE")
         if self.recipe != "tfrtool" and (
@@ -451,12 +490,9 @@ class TrainOptions(OpenOptions, PipelineOptions):
 
     def _parse(self) -> None:
         """Replace texts by what they stand for."""
-
-        def assign(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
+        values: dict[str, object] = {}
         if isinstance(self.model, str):
-            assign("model", canonical_name(self.model))
+            values["model"] = canonical_name(self.model)
         elif not callable(self.model):
             raise UsageError(
                 "invalid model",
@@ -465,46 +501,69 @@ class TrainOptions(OpenOptions, PipelineOptions):
             )
         if not hasattr(self.dataset, "directory"):  # an open one stays
             if isinstance(self.dataset, str | os.PathLike):
-                assign("dataset", as_path(self.dataset))
+                values["dataset"] = as_path(self.dataset)
             elif self.dataset is not None:
-                assign("dataset", as_paths(self.dataset))
+                values["dataset"] = as_paths(self.dataset)
         if self.image_size is not None:
-            assign("image_size", as_image_size(self.image_size, "--image-size"))
+            values["image_size"] = as_image_size(self.image_size, "--image-size")
         if str(self.strategy) == "multi-worker":  # an earlier choice
             raise UsageError(ONE_MACHINE, hint=SEVERAL_MACHINES)
         if self.cache == _AUTO and self.cache_directory is not None:
-            assign("cache", "disk")
+            values["cache"] = "disk"
         export = (self.export,) if isinstance(self.export, str) else tuple(self.export)
         for one in export:
             as_choice(EXPORTS, one, "--export")
-        assign("export", tuple(dict.fromkeys(export)))
+        values["export"] = tuple(dict.fromkeys(export))
         outputs = (one.name for one in declared(TrainOptions) if "output" in (one.spec.path or ""))
         parse_path_fields(self, *outputs)
         if self.weights is not None:
-            assign("weights", str(as_path(self.weights)))
+            values["weights"] = str(as_path(self.weights))
         if not self.trainable:
             raise UsageError("invalid --trainable ''", expected="auto, head, all or a layer")
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
-    @property
-    def locations(self) -> tuple[AnyPath, ...]:
-        """Path of the dataset, or of its files."""
-        return as_paths(self.source)
+    def _resolve(self) -> None:
+        """Decide what follows from the options."""
+        name, size, rate = self.model, self.image_size, self.learning_rate
+        if not isinstance(name, str):
+            function = getattr(name, "__qualname__", None)
+            name = f"{name.__module__}:{function}" if function else f"keras.Model:{name.name}"
+        if size is None:
+            shape = getattr(self.model, "input_shape", None)  # of a keras.Model that is built
+            built = shape[2:0:-1] if isinstance(shape, tuple) and len(shape) == 4 else ()
+            size = _SIZES.get(name.replace("_", ""), 224)
+            size = as_image_size(built) if built and all(built) else size
+        is_named = name != CNN and not is_own(name)
+        weights = self.weights or (IMAGENET if is_named else NO_WEIGHTS)
+        by_default = "all" if weights == NO_WEIGHTS else "head"
+        trained = by_default if self.trainable == _AUTO else self.trainable
+        if rate is None:
+            rate = _TUNING_RATE if weights != NO_WEIGHTS else _RANDOM_RATE
+            is_published = (name, self.head, weights) == (CNN, "sigmoid", NO_WEIGHTS)
+            rate = _HEAD_RATE if trained == "head" or is_published else rate
+            rate *= _RATE_FACTORS.get(self.optimizer or ADAM, 1.0)
+        out, logs = (None if one is None else Path(one) for one in (self.out, self.tensorboard))
+        values = {
+            "model_name": name,
+            "size": size,
+            "initial_weights": weights,
+            "trained": trained,
+            "rate": rate,
+            "policy": "float32" if self.precision == "bfloat16" else self.precision,
+            "mixes": isinstance(self.augment, Augment) and self.augment.mixes,
+            "out_dir": out,
+            "log_dir": logs,
+            "profile_folder": (logs or (out and out / "profile")) if self.profile else None,
+        }
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
 
     @property
     def source(self) -> Paths:
         """What is opened: a directory, a glob pattern, or files."""
         source: Paths = getattr(self.dataset, "source", self.dataset)
         return source
-
-    @property
-    def model_name(self) -> str:
-        """Name of the model; "module:function" or "keras.Model:name" for a user's."""
-        if isinstance(self.model, str):
-            return self.model
-        function = getattr(self.model, "__qualname__", None)
-        if function is None:
-            return f"keras.Model:{self.model.name}"
-        return f"{self.model.__module__}:{function}"
 
     def loading(self, image_size: ImageSize) -> LoadOptions:
         """Return how training images are loaded: as uint8 of this size, without a cache."""
@@ -518,11 +577,6 @@ class TrainOptions(OpenOptions, PipelineOptions):
             **shared,
         )
 
-    @property
-    def mixes(self) -> bool:
-        """Whether images and labels are mixed."""
-        return isinstance(self.augment, Augment) and self.augment.mixes
-
     def to_json_values(self) -> dict[str, Any]:
         """Return the options that are recorded, as JSON values; paths are absolute."""
 
@@ -535,65 +589,3 @@ class TrainOptions(OpenOptions, PipelineOptions):
         values = {name: getattr(self, name) for name in names} | {"model": self.model_name}
         parsed: dict[str, Any] = json.loads(json.dumps(values, default=json_value))
         return parsed
-
-    @property
-    def _has_no_imagenet(self) -> bool:
-        return self.model == CNN or is_own(self.model_name)
-
-    @property
-    def trained(self) -> str:
-        """Layers that are trained: "head", "all", or the name of the first of them."""
-        if self.trainable != _AUTO:
-            return self.trainable
-        return "all" if self.initial_weights == NO_WEIGHTS else "head"
-
-    @property
-    def size(self) -> ImageSize:
-        """Image size in pixels; by default the model's own."""
-        if self.image_size is not None:
-            return self.image_size
-        shape = getattr(self.model, "input_shape", None)  # of a keras.Model that is built
-        built = shape[2:0:-1] if isinstance(shape, tuple) and len(shape) == 4 else ()
-        return (
-            as_image_size(built)
-            if all(built) and built
-            else _SIZES.get(self.model_name.replace("_", ""), 224)
-        )
-
-    @property
-    def rate(self) -> float:
-        """Learning rate; the default is lower for loaded weights, which large steps would spoil."""
-        if self.learning_rate is not None:
-            return self.learning_rate
-        rate = _TUNING_RATE
-        if self.initial_weights == NO_WEIGHTS:
-            rate = _HEAD_RATE if self.model == CNN and self.head == "sigmoid" else _RANDOM_RATE
-        if self.trained == "head":
-            rate = _HEAD_RATE
-        return rate * _RATE_FACTORS.get(self.optimizer or ADAM, 1.0)
-
-    @property
-    def initial_weights(self) -> str:
-        """Weights to start from; by default "none" for the cnn and own models."""
-        return self.weights or (NO_WEIGHTS if self._has_no_imagenet else IMAGENET)
-
-    @property
-    def policy(self) -> str:
-        """Keras' dtype policy of the layers."""
-        return "float32" if self.precision == "bfloat16" else self.precision
-
-    @property
-    def profile_folder(self) -> Path | None:
-        """Directory for the trace of some steps, or None for no trace."""
-        folder = self.log_dir or (self.out_dir and self.out_dir / "profile")
-        return folder if self.profile else None
-
-    @property
-    def out_dir(self) -> Path | None:
-        """Directory of the run."""
-        return None if self.out is None else Path(self.out)
-
-    @property
-    def log_dir(self) -> Path | None:
-        """Directory for TensorBoard."""
-        return None if self.tensorboard is None else Path(self.tensorboard)

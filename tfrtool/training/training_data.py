@@ -12,16 +12,23 @@ import tensorflow as tf
 
 from tfrtool.errors import DatasetError, UsageError, human_count, printable, some_of
 from tfrtool.loading.augment import as_augment
-from tfrtool.loading.cache import CachePlan, CacheRequest, available_memory, free_disk, plan_cache
+from tfrtool.loading.cache import (
+    CachePlan,
+    CacheRequest,
+    available_memory,
+    cache_directory,
+    free_disk,
+    plan_cache,
+)
 from tfrtool.loading.corrupt import DropReport, naming_damage
 from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.decoding import record_decoder, split_records, standard_rescale
-from tfrtool.loading.disk_cache import cache_directory, has_disk_cache
+from tfrtool.loading.disk_cache import has_disk_cache
 from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import Cache, ImageSize, LoadOptions, Rescale
 from tfrtool.loading.pipeline import count_images, load
 from tfrtool.storage.progress import OnProgress, activity
-from tfrtool.training.models import smallest_valid_side
+from tfrtool.training.models import SMALLEST_VALID_SIDE
 from tfrtool.training.tasks import TASKS
 from tfrtool.training.train_options import CNN, NO_WEIGHTS, TrainOptions, is_own
 
@@ -98,7 +105,11 @@ class TrainingData:
     def naming_damage(self) -> AbstractContextManager[None]:
         """Turn TensorFlow's errors about records into ours, which name shard and record."""
         splits = [part.split for part in self.parts]
-        folder = cache_directory(self.training) if self.training.cache == "disk" else None
+        folder = (
+            cache_directory(self.training.cache_directory)
+            if self.training.cache == "disk"
+            else None
+        )
         return naming_damage(self.dataset, *splits, disk_cache=folder)
 
     def measured_rescale(self, on_progress: OnProgress) -> Rescale:
@@ -210,8 +221,7 @@ def plan_run_cache(
     A resumed run keeps them where it did before, since their order depends on it. ``feature_size``
     is the number of values that a frozen base returns per image, None without such a base.
     """
-    ours = options.recipe == "tfrtool"
-    directory = cache_directory(data.training)
+    directory = cache_directory(data.training.cache_directory)
     augment = as_augment(options.augment)
     plan = plan_cache(
         CacheRequest(
@@ -226,9 +236,11 @@ def plan_run_cache(
             before_resize=augment is not None and augment.is_before_resize,
             feature_size=feature_size,
             label_bytes=data.dataset.label_bytes,
-            free_memory=available_memory(),
-            free_disk=free_disk(directory) if ours else None,
-            on_disk=ours and all(has_disk_cache(data.dataset, part, (1, 0)) for part in data.parts),
+            free_memory=available_memory,
+            free_disk=lambda: free_disk(directory),
+            on_disk=options.recipe == "tfrtool"
+            and directory.is_dir()
+            and all(has_disk_cache(data.dataset, part, (1, 0)) for part in data.parts),
         )
     )
     if plan.cache != "features" and options.precision == "bfloat16":
@@ -278,7 +290,7 @@ def plan_warnings(
     missing = [printable(name) for name, weight in (weights or {}).items() if not weight]
     if missing:
         found.append(f"no training images of {some_of(missing, 5)}")
-    least = smallest_valid_side()
+    least = SMALLEST_VALID_SIDE
     if (options.model_name, options.head) == (CNN, "sigmoid") and min(
         data.training.shape[:2]
     ) < least:

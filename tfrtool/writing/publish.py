@@ -218,8 +218,9 @@ class FolderStaging(Staging):
                 if not self.resumed:
                     shutil.rmtree(folder)
             private_folder(folder)
-            self.left = self.sweep()
-        self._facts = dict(read_object(folder / CLAIM, follow=False))
+            if self.resumed:
+                self.left = self.sweep()
+                self._facts = dict(read_object(folder / CLAIM, follow=False))
 
     def sweep(self) -> bool:
         """Delete what a resumed write can't use, so all links; return whether there are files."""
@@ -258,16 +259,10 @@ class FolderStaging(Staging):
     def publish(self, shards: Sequence[ShardReport], metadata: Mapping[str, str]) -> None:
         """Swap old files and new ones."""
         dataset = self.folder.parent
-        report = read_object(dataset / REPORT)
-        described = [*sorted({*listed_metadata(report), *metadata} - {*METADATA}), *METADATA]
         new = [*chain.from_iterable(shard.names for shard in shards), *metadata]
-        shards_before = {*with_indexes(listed_shards(report)), *new}.difference(described)
-        old = [
-            name
-            for name in (*reversed(described), *sorted(shards_before))
-            if (dataset / name).is_symlink() or (dataset / name).is_file()
-        ]
         try:
+            is_new = {LOCK, STAGING}.issuperset(os.listdir(dataset))  # noqa: PTH208
+            old = [] if is_new else _replaced_names(dataset, new, metadata)
             for name, text in metadata.items():
                 with new_file(self.folder / name) as file:
                     file.write(text.encode())
@@ -337,6 +332,18 @@ def stage_in_folder(settings: JobSettings, dataset: Path) -> Iterator[FolderStag
         for path in new_folders:
             with contextlib.suppress(OSError):
                 path.rmdir()
+
+
+def _replaced_names(dataset: Path, new: Sequence[str], metadata: Iterable[str]) -> list[str]:
+    """Return the existing files that a dataset replaces, the report first."""
+    report = read_object(dataset / REPORT)
+    described = [*sorted({*listed_metadata(report), *metadata} - {*METADATA}), *METADATA]
+    shards_before = {*with_indexes(listed_shards(report)), *new}.difference(described)
+    return [
+        name
+        for name in (*reversed(described), *sorted(shards_before))
+        if (dataset / name).is_symlink() or (dataset / name).is_file()
+    ]
 
 
 def _swap(dataset: Path, new: Sequence[str], old: Sequence[str], *, back: bool = False) -> None:

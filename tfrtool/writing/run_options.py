@@ -7,13 +7,13 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from tfrtool.declare import Options, option
 from tfrtool.engines.engine import Engine, Workers, workers_option
-from tfrtool.engines.pool import workers_of
+from tfrtool.engines.pool import engine_of
 from tfrtool.errors import UsageError, human_count
 from tfrtool.records.compression import named_compression
 from tfrtool.records.shard_sets import VERSION, check_dataset_name, check_split_name, check_version
@@ -22,6 +22,9 @@ from tfrtool.storage.limits import MAX_SHARDS
 from tfrtool.storage.progress import OnProgress, no_progress
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 from tfrtool.storage.stores import ONLY_READ
+
+_HERE = "local", None
+"""Engine and address of this machine's processes."""
 
 SEEDS: Mapping[str, Any] = {"metavar": "N", "least": -(2**63), "most": 2**63 - 1}
 
@@ -169,22 +172,22 @@ class SizeOptions(RunOptions, NameOptions):
         group="Execution",
     )
 
+    # Maximum size of a file before compression, to within one record.
+    shard_bytes: int = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.shards is not None and self.shard_size is not None:
             raise UsageError("--shards and --shard-size can't be used together")
-        _ = self.shard_bytes  # which checks it
-
-    @property
-    def shard_bytes(self) -> int:
-        """Maximum size of a file before compression, to within one record."""
-        size = "128MiB" if self.shard_size is None else self.shard_size
-        return as_size(size, "--shard-size")
+        size = as_size("128MiB" if self.shard_size is None else self.shard_size, "--shard-size")
+        object.__setattr__(self, "shard_bytes", size)
 
     @property
     def pool(self) -> Workers:
-        """The number of workers, or the engine."""
-        return workers_of(self.engine, self.engine_address, self.workers)
+        """The number of workers, if they are processes of this machine, or the engine."""
+        if isinstance(self.workers, Engine) or (self.engine, self.engine_address) == _HERE:
+            return self.workers
+        return engine_of(self.engine, self.engine_address, self.workers)
 
 
 @dataclass(frozen=True, kw_only=True)

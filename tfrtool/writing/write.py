@@ -9,7 +9,7 @@ from tfrtool.declare import takes
 from tfrtool.engines.engine import Engine, cores
 from tfrtool.errors import SourceError, UsageError, os_errors_as
 from tfrtool.images.recipe import Encode
-from tfrtool.records.split_names import split_named
+from tfrtool.records.shard_sets import split_named
 from tfrtool.sources.folders.name_pattern import parse_label_from
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import with_splits_merged

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from tfrtool.declare import option
 from tfrtool.engines.engine import workers_option
+from tfrtool.errors import enumeration
 from tfrtool.examples.objects.record_features import Layout, Masks
 from tfrtool.images.recipe import Check, Encode, ImageRecipe, Resize, parse_size
-from tfrtool.sources.annotations.annotation_kinds import KIND_NAMES
+from tfrtool.sources.annotations.annotation_kinds import KINDS
 from tfrtool.sources.items import Starting
 from tfrtool.sources.source_options import SourceOptions
 from tfrtool.storage.arguments import as_path
@@ -141,7 +142,7 @@ class WriteOptions(CompressionOptions):
     annotations: str | Sequence[str] | None = option(
         None,
         "Add boxes and masks from PATH; SOURCE is the folder of images. "
-        f"KIND is {KIND_NAMES}. Repeat to merge several.",
+        f"KIND is {enumeration([*KINDS], 'or')}. Repeat to merge several.",
         metavar="KIND:PATH",
         group="Annotations",
         repeat=True,

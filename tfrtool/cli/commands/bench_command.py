@@ -33,7 +33,7 @@ def bench_command(dataset: str, as_json: bool, **words: Any) -> Outcome:
 
     Exit code 3 means that a pipeline was skipped for lack of memory.
     """
-    from tfrtool.cli.bars import Bars
+    from tfrtool.cli.output import Bars
     from tfrtool.loading.bench import bench
 
     def show(progress: Progress) -> None:

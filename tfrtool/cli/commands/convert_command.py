@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
 from tfrtool.cli.jobs import outcome_of, show_job
-from tfrtool.cli.output import Outcome, binary_output, emit_file, note, warn
+from tfrtool.cli.output import Bars, Outcome, binary_output, emit_file, note, warn
 from tfrtool.cli.parameters import INPUT_OR_STDIN, OUTPUT_OR_STDOUT, command, standard_input
 from tfrtool.convert.convert_options import ConvertOptions
 from tfrtool.convert.formats.format_specs import FORMATS, names_of_formats

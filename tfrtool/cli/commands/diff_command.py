@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, note
+from tfrtool.cli.output import Bars, Outcome, emit, note
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.convert.convert_options import DiffOptions
 from tfrtool.errors import human_count, named_record, printable

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
-from tfrtool.cli.output import Outcome, emit, warn_of_letters
+from tfrtool.cli.output import Bars, Outcome, emit, warn_of_letters
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command, resolve_dataset
 from tfrtool.errors import human_count, printable
 from tfrtool.page import Heading, Page, Table, facts, figure_text, shortened
 from tfrtool.training.evaluate_options import EvaluateOptions
-from tfrtool.training.keras_backend import check_backend
+from tfrtool.training.train_options import check_backend
 
 if TYPE_CHECKING:
     from tfrtool.training.evaluation import EvaluationReport

@@ -65,7 +65,7 @@ def extract_command(
     Exit code 3 means that a record was damaged or had nothing to extract, or that objects couldn't
     be exported unchanged.
     """
-    from tfrtool.cli.bars import Bars
+    from tfrtool.cli.output import Bars
     from tfrtool.inspection.extract.extract import extract
 
     if record is not None or out is not None:

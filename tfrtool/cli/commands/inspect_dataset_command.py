@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, note, warn
+from tfrtool.cli.output import Bars, Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.declare import option
 from tfrtool.errors import UsageError, human_bytes, human_count, printable

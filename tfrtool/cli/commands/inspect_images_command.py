@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn, warn_of_letters
+from tfrtool.cli.output import Bars, Outcome, emit, warn, warn_of_letters
 from tfrtool.cli.parameters import SHARDS, command, resolve_shards
 from tfrtool.declare import Options, option
 from tfrtool.errors import human_count, named_record, printable

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import Damage
-from tfrtool.cli.output import Outcome, emit, note, warn
+from tfrtool.cli.output import Bars, Outcome, emit, note, warn
 from tfrtool.cli.parameters import SHARDS, command, resolve_sources
 from tfrtool.cli.schema_text import feature_table, loss_text
 from tfrtool.declare import option

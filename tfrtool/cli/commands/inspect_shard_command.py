@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import unreadable_shards, warn_of_unreadable
 from tfrtool.cli.layout import page_width
-from tfrtool.cli.output import Outcome, emit, emit_pieces, note
+from tfrtool.cli.output import Bars, Outcome, emit, emit_pieces, note
 from tfrtool.cli.parameters import (
     SHARDS,
     command,

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Bars, Outcome, emit, warn
 from tfrtool.cli.parameters import (
     SHARDS,
     command,

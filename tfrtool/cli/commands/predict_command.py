@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Bars, Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, LOCAL_INPUT, command
 from tfrtool.cli.process import stdout_closed
 from tfrtool.errors import SourceError, named_record, printable
 from tfrtool.storage.progress import activity, no_progress
 from tfrtool.training.evaluate_options import PredictOptions
-from tfrtool.training.keras_backend import check_backend
+from tfrtool.training.train_options import check_backend
 
 _WIDEST_PATH, _WIDEST_LABEL, _WIDEST_NAME = 60, 30, 20
 """Columns; a longer text shifts only the rest of its own line."""

@@ -14,7 +14,7 @@ import click
 
 from tfrtool.cli.damage import Damage
 from tfrtool.cli.layout import render
-from tfrtool.cli.output import Outcome, binary_output, emit, note
+from tfrtool.cli.output import Bars, Outcome, binary_output, emit, note
 from tfrtool.cli.parameters import (
     SHARDS,
     SKIP_OR_STOP,
@@ -117,7 +117,6 @@ def query_command(
 
     Exit code 3 means that damaged records were skipped.
     """
-    from tfrtool.cli.bars import Bars
     from tfrtool.inspection.rows.query import query, query_rows, write_arrow, write_parquet
 
     damage = Damage(on_error)

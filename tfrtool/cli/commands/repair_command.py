@@ -45,7 +45,7 @@ def repair_command(shard: str, out: str, as_json: bool, **words: Any) -> Outcome
 
     Exit code 3 means that something was lost, and 1 that there was nothing to recover.
     """
-    from tfrtool.cli.bars import Bars
+    from tfrtool.cli.output import Bars
     from tfrtool.records.repair import repair_shard
     from tfrtool.storage.json_values import to_json_values
 

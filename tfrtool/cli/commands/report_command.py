@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit, note, warn
+from tfrtool.cli.output import Bars, Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, command
 from tfrtool.errors import human_bytes, human_count
 from tfrtool.page import Heading, facts

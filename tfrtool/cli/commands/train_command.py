@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.bars import Bars
 from tfrtool.cli.damage import warn_of_damage
-from tfrtool.cli.output import Outcome, emit, warn
+from tfrtool.cli.output import Bars, Outcome, emit, warn
 from tfrtool.cli.parameters import INPUT, command, resolve_dataset
 from tfrtool.engines.engine import cores
 from tfrtool.errors import UsageError, human_count, printable, some_of
 from tfrtool.loading.options import LoaderOption, size_text
 from tfrtool.page import figure_text
-from tfrtool.training.keras_backend import check_backend
-from tfrtool.training.train_options import TrainOptions
+from tfrtool.training.train_options import TrainOptions, check_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tfrtool.training.train_report import ComparedRun, EpochReport, TrainPlan, TrainReport
 
@@ -51,10 +49,8 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     """
     from tfrtool.training.run_record import resumed
 
-    source_of, default = (
-        click.get_current_context().get_parameter_source,
-        click.core.ParameterSource.DEFAULT,
-    )
+    source_of = click.get_current_context().get_parameter_source
+    default = click.core.ParameterSource.DEFAULT
     passed = {name: one for name, one in words.items() if source_of(name) != default}
     passed |= passed.pop("loader", {})
     if "compare_rounds" in passed and not words["compare"]:
@@ -65,14 +61,19 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
     path = options.dataset
     if not isinstance(path, tuple):  # files in the record of a run
         path = resolve_dataset(str(path))
-    train = _load_training()
     plans: list[TrainPlan] = []
     epochs: list[EpochReport] = []
     with Bars() as bars:
+        with bars.loading_tensorflow():
+            from tfrtool.loading.tensors import start_devices
+            from tfrtool.training.train import train_with
+
+            start_devices()
 
         def show_plan(plan: "TrainPlan") -> None:
             plans[:] = [plan]
-            warn_of_damage(plan.damage)
+            if plan.damage:
+                warn_of_damage(plan.damage)
             for line in plan.warnings:
                 warn(line)
             if not as_json:
@@ -85,27 +86,11 @@ def train_command(dataset: str | None, *, as_json: bool, **words: Any) -> Outcom
             line = epoch.to_json() if as_json else render_epoch(epoch, is_cached, head=is_first)
             emit(line)
 
-        report = train(
-            replace(
-                options,
-                dataset=path,
-                on_plan=show_plan,
-                on_epoch=show_epoch,
-                on_progress=bars,
-            )
+        report = train_with(
+            replace(options, dataset=path, on_plan=show_plan, on_epoch=show_epoch, on_progress=bars)
         )
     emit(report.to_json() if as_json else render_end(report))
     return Outcome.DAMAGE if report.plan.skipped else Outcome.FINE
-
-
-def _load_training() -> "Callable[[TrainOptions], TrainReport]":
-    """Load TensorFlow; return what trains."""
-    with Bars() as bars, bars.loading_tensorflow():
-        from tfrtool.loading.tensors import start_devices
-        from tfrtool.training.train import train_with
-
-        start_devices()
-    return train_with
 
 
 def render_plan(plan: "TrainPlan") -> str:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.bars import Bars
-from tfrtool.cli.output import Outcome, emit
+from tfrtool.cli.output import Bars, Outcome, emit
 from tfrtool.cli.parameters import STREAMED, command, description_options, standard_input
 from tfrtool.errors import ShardError, human_bytes, human_count, named_record, printable
 from tfrtool.inspection.inspect_options import VerifyOptions

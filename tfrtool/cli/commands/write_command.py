@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrtool.cli.bars import Bars
 from tfrtool.cli.jobs import KEYS_SHOWN, head_text, reasons_lines, splits_lines
-from tfrtool.cli.output import Outcome, emit, note, warn
+from tfrtool.cli.output import Bars, Outcome, emit, note, warn
 from tfrtool.cli.parameters import INPUT, OUTPUT_OR_URL, command
 from tfrtool.errors import human_count, printable, some_of
 from tfrtool.page import Bad, Page, shortened

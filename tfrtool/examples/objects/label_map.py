@@ -12,7 +12,7 @@ from typing import Any
 from tfrtool.errors import DatasetError, printable
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.examples.tfds_metadata import KEYPOINTS, LABEL_MAP, read_class_names
-from tfrtool.records.split_names import split_named
+from tfrtool.records.shard_sets import split_named
 from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.limits import (
     MAX_CLASS_FILE_BYTES,

@@ -13,7 +13,7 @@ from tfrtool.errors import UsageError, suggestion
 from tfrtool.examples.dataset_files import DatasetFiles, SplitFiles, find_files
 from tfrtool.examples.example import PayloadKind
 from tfrtool.examples.objects.label_map import object_names
-from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.roles import FirstRecords, Label, LabelNames
 from tfrtool.examples.tfds_metadata import DATASET_INFO
 from tfrtool.inspection.dataset.object_counts import ObjectCounts, ObjectSummary
 from tfrtool.inspection.dataset.record_labels import (
@@ -21,7 +21,6 @@ from tfrtool.inspection.dataset.record_labels import (
     LabelCounts,
 )
 from tfrtool.inspection.dataset.shuffle import ShuffleQuality, measure_order
-from tfrtool.inspection.first_records import FirstRecords, Label
 from tfrtool.inspection.inspect_options import DatasetOptions
 from tfrtool.inspection.profile import LabelRequest, ProfileRequest, ShardProfile, profile_shards
 from tfrtool.inspection.verify.dataset_check import (

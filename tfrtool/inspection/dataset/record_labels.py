@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from google.protobuf.message import DecodeError
 
 from tfrtool.examples.example import parse_message
+from tfrtool.examples.roles import Label, as_label
 from tfrtool.inspection.dataset.object_counts import ObjectCounts
-from tfrtool.inspection.first_records import Label, as_label
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Record
 

@@ -14,7 +14,7 @@ from tfrtool.declare import takes
 from tfrtool.errors import ShardError, UsageError, named_record, printable, some_of
 from tfrtool.examples.content import decode_text, describe_bytes
 from tfrtool.examples.example import DType, Example, Feature, PayloadKind, Value, decode_example
-from tfrtool.examples.roles import SAMPLE, LabelNames
+from tfrtool.examples.roles import SAMPLE, FirstRecords, LabelNames, find_encoded
 from tfrtool.examples.sound import is_sound_name, rate_feature
 from tfrtool.examples.tfds_metadata import FEATURES, info_beside
 from tfrtool.features.metadata_types import has_metadata_types
@@ -27,7 +27,6 @@ from tfrtool.inspection.extract.safe_names import (
     shard_stem,
     with_suffix,
 )
-from tfrtool.inspection.first_records import FirstRecords, find_encoded
 from tfrtool.inspection.inspect_options import ExtractOptions
 from tfrtool.inspection.summary.summary_json import shortest_float, value_json
 from tfrtool.inspection.verify.payload_check import unparseable

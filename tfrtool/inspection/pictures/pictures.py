@@ -10,6 +10,7 @@ from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.roles import (
     HEIGHTS,
     WIDTHS,
+    FirstRecords,
     LabelNames,
     said_size,
     with_first_steps,
@@ -23,7 +24,6 @@ from tfrtool.images.pixels import (
     raw_shape,
     read_tensor,
 )
-from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.inspection.verify.image_check import string_values
 from tfrtool.records.framing import Fault
 from tfrtool.storage.remote_path import AnyPath

@@ -11,8 +11,8 @@ from tfrtool.errors import UsageError, human_count, named_record, printable
 from tfrtool.examples.content import describe_bytes
 from tfrtool.examples.example import Example, Feature, PayloadKind, decode_example
 from tfrtool.examples.feature_text import value_text
+from tfrtool.examples.roles import FirstRecords
 from tfrtool.images.pixels import Picture, encoded
-from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.inspection.pictures.array_images import declared_root
 from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, pictures_of
 from tfrtool.records.framing import Record

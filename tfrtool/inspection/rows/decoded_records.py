@@ -20,11 +20,10 @@ from tfrtool.examples.example import (
 )
 from tfrtool.examples.objects.label_map import object_names
 from tfrtool.examples.objects.read_objects import read_objects
-from tfrtool.examples.roles import LabelNames
+from tfrtool.examples.roles import FirstRecords, LabelNames
 from tfrtool.examples.tfds_metadata import info_beside
 from tfrtool.images.recipe import Resize
 from tfrtool.inspection.extract.annotations import outline_of
-from tfrtool.inspection.first_records import FirstRecords
 from tfrtool.records.framing import Record
 from tfrtool.records.random_access import Records
 from tfrtool.storage.arguments import Paths, as_paths

@@ -19,13 +19,14 @@ from tfrtool.examples.example import (
 from tfrtool.examples.roles import (
     CHANNELS,
     HEIGHTS,
+    NO_ROLES,
     WIDTHS,
+    FirstRecords,
     Roles,
     is_image,
     said_size,
 )
 from tfrtool.examples.tfds_metadata import info_beside
-from tfrtool.inspection.first_records import NO_ROLES, FirstRecords
 from tfrtool.inspection.verify.payload_check import RecordFold, unparseable
 from tfrtool.records.framing import Fault, Record
 from tfrtool.storage.capped_list import CappedList

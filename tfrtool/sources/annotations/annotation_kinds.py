@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tfrtool.errors import enumeration
-
 ExportKind = Literal["coco", "voc", "yolo"]
 """The kinds that have a writer."""
 
@@ -86,6 +84,3 @@ KINDS: Mapping[str, AnnotationKind] = {
     )
 }
 """By name, in the order in which the help lists them."""
-
-KIND_NAMES = enumeration([*KINDS], "or")
-"""All names, as part of a sentence."""

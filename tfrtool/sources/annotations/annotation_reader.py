@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, os_reason
 from tfrtool.examples.objects.annotation import ObjectAnnotation, Skeleton
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.folders.listing import is_pattern, list_directory
 from tfrtool.sources.folders.store_listing import list_store
 from tfrtool.sources.items import LeftOut

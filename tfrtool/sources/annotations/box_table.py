@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
-from tfrtool.records.shard_sets import check_split_name
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES, check_split_name
 from tfrtool.sources.annotations.annotation_reader import (
     BAD_BOX,
     FLAGS,

@@ -12,7 +12,7 @@ import numpy as np
 from tfrtool.errors import SourceError, printable
 from tfrtool.examples.objects.annotation import Skeleton
 from tfrtool.images.masks import pasted_mask
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     ParsedImage,
     ParsedObject,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tfrtool.errors import SourceError, printable, some_of
 from tfrtool.examples.objects.annotation import attributes_text
 from tfrtool.images.masks import outline_points
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     BAD_BOX,
     NO_BOX,

@@ -6,7 +6,7 @@ from typing import Any
 from unicodedata import normalize
 
 from tfrtool.errors import SourceError, printable
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     FLAGS,
     ParsedImage,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, printable, some_of
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.annotations.annotation_reader import (
     LINK_OUT,
     NO_BOX,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrtool.errors import SourceError, UsageError, printable, some_of
-from tfrtool.records.split_names import UNLABELED_SPLITS, split_named
+from tfrtool.records.shard_sets import UNLABELED_SPLITS, split_named
 from tfrtool.sources.folders.annotated import (
     METADATA_TABLES,
     annotations_at,

@@ -4,7 +4,7 @@ import os.path
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from tfrtool.records.split_names import SPLIT_ORDER, UNLABELED_SPLITS, split_named
+from tfrtool.records.shard_sets import SPLIT_ORDER, UNLABELED_SPLITS, split_named
 from tfrtool.sources.folders.annotated import is_images_folder
 
 TRAIN = SPLIT_ORDER[0]

@@ -6,8 +6,7 @@ from itertools import chain
 from typing import BinaryIO
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable
-from tfrtool.records.shard_sets import check_split_name
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES, check_split_name
 from tfrtool.sources.folders.listing import is_image_name
 from tfrtool.sources.formats.csv_rows import csv_rows, detect_delimiter
 from tfrtool.sources.formats.table_limits import raw_lines, text_of

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, os_reason
-from tfrtool.records.split_names import FOLDER_SPLITS
+from tfrtool.records.shard_sets import FOLDER_SPLITS
 from tfrtool.sources.items import Item, ItemReader
 from tfrtool.storage.limits import MAX_IMAGE_BYTES
 from tfrtool.storage.opening import open_descriptor

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from tfrtool.errors import SourceError, printable, some_of
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.sources.items import Source
 from tfrtool.sources.packed.pixel_images import (

@@ -17,7 +17,7 @@ from tokenize import TokenError
 from typing import Any, NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, printable, some_of
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.archives import open_zip
 from tfrtool.sources.items import Source
 from tfrtool.sources.label_choice import KEEP, SEVERAL

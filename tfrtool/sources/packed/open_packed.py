@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tfrtool.errors import SourceError, os_errors_as
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.folders.listing import is_clutter, is_image_name, is_pattern
 from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.sources.items import Source

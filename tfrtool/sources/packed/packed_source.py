@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.item_rows import FoundItem, ItemRows
 from tfrtool.sources.items import ItemReader, Source
 from tfrtool.sources.tables.table_columns import TableColumns

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfrtool.errors import SourceError, os_errors_as, printable, some_of
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES
 from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.sources.items import Source, label_problem
 from tfrtool.sources.packed.pixel_images import (

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfrtool.errors import SourceError, UsageError, os_errors_as, printable, some_of
-from tfrtool.records.shard_sets import check_split_name
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES, check_split_name
 from tfrtool.sources.formats.csv_rows import csv_rows, detect_delimiter
 from tfrtool.sources.formats.unpacked import open_unpacked
 from tfrtool.sources.items import LeftOut, Source

@@ -8,8 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from tfrtool.errors import UsageError, printable
-from tfrtool.records.shard_sets import check_split_name
-from tfrtool.records.split_names import SPLIT_NAMES
+from tfrtool.records.shard_sets import SPLIT_NAMES, check_split_name
 from tfrtool.sources.folders.listing import Listing, is_image_name
 from tfrtool.sources.folders.store_listing import StoreFiles
 from tfrtool.sources.folders.unread_images import why_unread
