@@ -43,10 +43,6 @@ class SplitInfo:
     shard_lengths: tuple[int, ...]  # records, by shard in order
     bytes: int  # of the payloads, without frames
 
-    def __post_init__(self) -> None:
-        if any(length < 0 for length in self.shard_lengths) or self.bytes < 0:
-            raise ValueError(f"split {self.name!r} has a negative size")
-
     @property
     def records(self) -> int:
         """How many records it has in all."""

@@ -119,8 +119,31 @@ def check_tree(root: Struct) -> None:
 
 
 def check_fields(root: Struct) -> None:
-    """Raise a `ValueError` if records can't store a field; two of them may be the same."""
-    _check_nesting(root)
+    """Raise a `ValueError` if records can't store a field; two of them may be the same.
+
+    So it is if fields are nested too deeply, or if a struct or list can't exist.
+    """
+    level, depth = list[Field](root.fields.values()), 1
+    names: list[object] = [*root.fields]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"fields are nested more than {MAX_DEPTH} levels deep")
+        below = list[Field]()
+        for item in level:
+            if isinstance(item, Struct):
+                if not item.fields:
+                    raise ValueError("a struct without fields")
+                names += item.fields
+                below += item.fields.values()
+            elif isinstance(item, ListOf):
+                if item.length is not None and not 0 <= item.length <= MAX_LENGTH:
+                    raise ValueError(f"a list of {item.length} items")
+                below.append(item.item)
+        level = below
+    for name in names:
+        if not is_field_name(name):
+            raise ValueError(f"invalid name of a field: {repr(name)[:100]}")
     leaves = [*leaves_of(root)]
     if len(leaves) > MAX_COLUMNS:
         raise ValueError(f"{len(leaves):,} fields (limit {MAX_COLUMNS:,})")
@@ -143,28 +166,3 @@ def is_field_name(name: object) -> bool:
     if not isinstance(name, str) or not name or "\0" in name:
         return False
     return name.isascii() or name.encode("utf-8", "ignore").decode() == name
-
-
-def _check_nesting(root: Struct) -> None:
-    """Raise a `ValueError` if fields are nested too deeply, or a struct or list can't exist."""
-    level, depth = list[Field](root.fields.values()), 1
-    names: list[object] = [*root.fields]
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"fields are nested more than {MAX_DEPTH} levels deep")
-        below = list[Field]()
-        for item in level:
-            if isinstance(item, Struct):
-                if not item.fields:
-                    raise ValueError("a struct without fields")
-                names += item.fields
-                below += item.fields.values()
-            elif isinstance(item, ListOf):
-                if item.length is not None and not 0 <= item.length <= MAX_LENGTH:
-                    raise ValueError(f"a list of {item.length} items")
-                below.append(item.item)
-        level = below
-    for name in names:
-        if not is_field_name(name):
-            raise ValueError(f"invalid name of a field: {repr(name)[:100]}")

@@ -249,10 +249,13 @@ def _finisher(
     mix = mixer(augment) if augment and augment.mixes else None
     if mix is not None and not dataset.label_form.is_class_number:
         raise UsageError("--augment mixup and cutmix require one class per image")
-    scaled, target = rescaler(rescale) if rescale else None, _target(dataset, options)
+    if options.one_hot and dataset.targets:
+        raise UsageError("one_hot requires classes, not --task regression")
+    one_hot = options.one_hot and dataset.label_form.is_class_number
+    scaled, classes = rescaler(rescale) if rescale else None, len(dataset.class_names)
 
     def finish(number: Tensor, batch: Batch) -> Batch:
-        pixels, labels = batch[0], target(batch[1])
+        pixels, labels = batch[0], tf.one_hot(batch[1], classes) if one_hot else batch[1]
         if change is not None:
             seed = _seed(options, worker, number)
             pixels = change(pixels, seed)
@@ -266,15 +269,6 @@ def _finisher(
 def _seed(options: LoadOptions, worker: int, number: Tensor) -> Tensor:
     """Return the seed of a batch, or of a record, by its number in all epochs."""
     return tf.stack([tf.constant(options.seed + worker * 2**32, tf.int64), number])
-
-
-def _target(dataset: DatasetFacts, options: LoadOptions) -> Callable[[Tensor], Tensor]:
-    """Return what becomes of labels: one-hot vectors on request."""
-    if options.one_hot and dataset.targets:
-        raise UsageError("one_hot requires classes, not --task regression")
-    if options.one_hot and dataset.label_form.is_class_number:
-        return lambda labels: tf.one_hot(labels, len(dataset.class_names))
-    return lambda labels: labels
 
 
 def _each_epoch(options: LoadOptions, one_epoch: Callable[[Tensor], TfDataset]) -> TfDataset:

@@ -110,6 +110,7 @@ def render_plan(plan: "TrainPlan") -> str:
     decay = f", {options.schedule} decay" if options.schedule == "cosine" else ""
     effective = plan.made["effective"]
     loss = f", compiled loss {printable(effective['loss'])}" if "loss" in effective else ""
+    weights = [f"{printable(name)} {one:.3g}" for name, one in (plan.class_weights or {}).items()]
     lines = [
         f"{plan.model} at {size_text(plan.image_size)} px, "
         f"{human_count(plan.trainable_parameters, 'trainable parameter')}, "
@@ -118,7 +119,7 @@ def render_plan(plan: "TrainPlan") -> str:
         f"  {title:7}  {outputs}",
         *(f"  data     {printable(note)}" for note in plan.forms),
         f"  images   {plan.train_images:,} for training, {validated}",
-        *_weights(plan),
+        *([f"  weights  {some_of(weights, _CLASSES_SHOWN)}"] if weights else []),
         f"  pixels   {_pixels(plan)}",
         f"  loader   {loader}; cache: {plan.cache} ({plan.cache_reason})",
     ]
@@ -129,12 +130,6 @@ def render_plan(plan: "TrainPlan") -> str:
     if options.profile_folder is not None:
         lines.append(f"  profile  {printable(str(options.profile_folder))}")
     return "\n".join(lines)
-
-
-def _weights(plan: "TrainPlan") -> list[str]:
-    weights = (plan.class_weights or {}).items()
-    shown = [f"{printable(name)} {weight:.3g}" for name, weight in weights]
-    return [f"  weights  {some_of(shown, _CLASSES_SHOWN)}"] if shown else []
 
 
 def _pixels(plan: "TrainPlan") -> str:
