@@ -127,7 +127,7 @@ def test_a_walk(
         assert box["width"] == pytest.approx(0.3 * width, abs=0.1 * width)
     page.locator(".frame").first.hover()
     page.mouse.wheel(0, 100)
-    page.wait_for_function("document.querySelector('.z2').checked")
+    page.wait_for_function("document.querySelector('.z0').checked")
     # Boxes of a class can be switched off, and all of them; both stay so in the next record.
     page.uncheck(".classes >> text=head")
     assert page.locator(".boxes g:visible").count() == 1
@@ -307,7 +307,15 @@ def test_a_report_prints_on_few_pages(tmp_path: Path, open_page: OpenPage) -> No
 
 REPORT = "report"
 FIRST_PAGES = ("/",)
-OTHER_PAGES = (REPORT, "/record/0/1?n=1", "/?view=table", "/?where=x", "/?fault=any", "/overview")
+OTHER_PAGES = (
+    REPORT,
+    "/record/0/1?n=1",
+    "/record/0/68",
+    "/?view=table",
+    "/?where=x",
+    "/?fault=any",
+    "/overview",
+)
 
 
 @pytest.mark.parametrize(

@@ -95,12 +95,15 @@ let lastWheel = 0;
 for (const frame of document.querySelectorAll(".frame")) {
   frame.addEventListener("wheel", (event) => {
     if (event.ctrlKey) return;
-    const at = levels.findIndex((level) => level.checked), next = levels[at + (event.deltaY < 0 ? 1 : -1)];
-    if (!next && at === 0) return; // the page scrolls
+    const image = frame.querySelector("img"), before = image.getBoundingClientRect();
+    const widths = levels.map((level) => parseInt(level.value, 10) * Number(image.getAttribute("width")));
+    const larger = levels.filter((_, number) => widths[number] > 1.01 * before.width);
+    const smaller = levels.filter((_, number) => widths[number] < 0.99 * before.width && widths[number] > frame.clientWidth);
+    const next = event.deltaY < 0 ? larger[0] : smaller.at(-1) ?? levels[0]; // the first level is Fit
+    if (event.deltaY > 0 && levels[0]?.checked) return; // the page scrolls
     event.preventDefault();
     if (!next || event.timeStamp - lastWheel < 150) return;
     lastWheel = event.timeStamp;
-    const image = frame.querySelector("img"), before = image.getBoundingClientRect();
     const [x, y] = [(event.clientX - before.left) / before.width, (event.clientY - before.top) / before.height];
     next.click();
     const after = image.getBoundingClientRect();
@@ -199,7 +202,9 @@ const left = document.getElementById(location.hash.slice(1))?.closest(".item"); 
 if (left) addEventListener("load", () => setTimeout(() => left.querySelector("a").focus()));
 document.querySelector("select[name=sort]")?.addEventListener("change", (event) => event.target.form.requestSubmit());
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox], [type=radio]), select, pre, audio")) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox]), select, pre, audio")) return;
+  const frame = event.target.closest(".frame"); // the keys scroll what is larger than its frame
+  if (frame && event.key !== "Escape" && (frame.scrollWidth > frame.clientWidth || frame.scrollHeight > frame.clientHeight)) return;
   const at = items.findIndex((item) => item.contains(document.activeElement));
   if (event.key === "m") (at < 0 ? marks?.querySelector(".check.current > [name=mark]") : items[at].querySelector("[name=mark]"))?.click();
   const rel = { ArrowLeft: "prev", ArrowRight: "next", Escape: "up" }[event.key];
