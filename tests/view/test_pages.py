@@ -228,7 +228,7 @@ def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -
     heads = re.findall(r'<th scope="col">.*?</th>', page.html, re.DOTALL)
     notes = [re.sub(r"<title>[^<]*</title>|<[^>]*>", " ", one).split() for one in heads]
     assert [" ".join(one) for one in notes] == [
-        *("Mark", "Record", "blob 2 bytes", "list 20 values", "n 0 to 249", "name 3 values")
+        *("Tag", "Record", "blob 2 bytes", "list 20 values", "n 0 to 249", "name 3 values")
     ]
     assert "histogram from 0 to 249, largest bar 25" in heads[4]
     assert "name 0: 84" in heads[5]

@@ -36,7 +36,7 @@ class Live:
 
     Attributes:
         found: the findings.
-        marks: the marked records.
+        marks: the tags of records.
         reader: reads single records.
         done: whether everything has been found.
         columns: what `columns_of` returned, after the stage of reading for which it was asked.

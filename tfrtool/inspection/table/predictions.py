@@ -13,7 +13,7 @@ from tfrtool.storage.remote_path import AnyPath
 
 LONGEST_LINE = 2**20
 
-_MOST = 5_000_000
+_MOST = 2_000_000
 """Predictions that are shown at most."""
 
 _LEAST_PROBABILITY = 1e-7

@@ -143,10 +143,11 @@ class RecordTable:
 def write_side(folder: Path, side: str, rows: Iterable[tuple[Any, ...]], version: int = 0) -> str:
     """Write one of the `SIDES` to a new file, and return its name."""
     schema = pa.schema(SIDES[side])
-    data = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    columns = [*zip(*rows, strict=True)] or [()] * len(schema)
+    arrays = [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)]
     name = f"{side}-{version}.parquet"
     with _storing(folder):
-        pq.write_table(pa.Table.from_pylist(data, schema), folder / name)
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / name)
     return name
 
 
