@@ -439,3 +439,20 @@ def test_matching_records(paths: list[Path]) -> None:
     }
     with pytest.raises(UsageError, match="aggregates"):
         matching_records(paths, "count(*) > 1", on_fault=print)
+
+
+def test_columns_of_large_shards(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several processes find the columns of large shards, before that of the query answers."""
+    damaged = tmp_path / "damaged"
+    data = bytearray(paths[0].read_bytes())
+    data[20] ^= 1
+    damaged.write_bytes(data)
+    monkeypatch.setattr("tfrtool.inspection.rows.query._SHORT", 0)
+    sql = "SELECT label, count(*) AS n FROM records GROUP BY label ORDER BY label"
+    faults = list[LocatedFault]()
+    with query([*paths, damaged], sql, on_fault=faults.append) as reader:
+        found = [(*row.values(),) for row in reader.read_all().to_pylist()]
+    assert found == [(b"cat", 167 + 99), (b"dog", 167 + 100), (b"\xff", 166 + 100)]
+    assert [(one.path, one.fault.record) for one in faults] == [(damaged, 0)]
