@@ -31,7 +31,9 @@ READY_FOR_DOCS := $(VENV)/.ready-for-docs
 # The functions in C with sanitizers. Python itself is not built with them, so their libraries are loaded first, and
 # leaks are Python's.
 SANITIZED := .fuzz/_frames.abi3.so
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZING_CC = $(CC) -O1 -g -std=c11 -Wall -Wextra -Wconversion -Wno-missing-field-initializers -Werror \
+	-fsanitize=address,undefined -fno-sanitize-recover=all \
+	-DPy_LIMITED_API=0x030b0000 -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
 WITH_SANITIZERS = LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc TFRTOOL_FRAMES=$(SANITIZED)
 BASE := $(VENV)/base
@@ -151,15 +153,21 @@ $(READY_TO_FUZZ): $(READY_TO_TEST)
 	$(INSTALL) -e '.[fuzz]'
 	@touch $@
 
-fuzz: $(READY_TO_FUZZ) $(SANITIZED)
+fuzz: $(READY_TO_FUZZ) $(SANITIZED) .fuzz/frames_main
+	$(BIN)/python -m tests.fuzz.frames .fuzz/payloads.tfrecord
+	.fuzz/frames_main $$(($${FUZZ_SECONDS:-600} / 10 + 1)) $$(date +%s) .fuzz/payloads.tfrecord
 	FUZZ_SECONDS=$$(($${FUZZ_SECONDS:-600} / 10 + 1)) $(WITH_SANITIZERS) $(BIN)/python -m tests.fuzz.mutations frames framing
 	$(BIN)/python -m tests.fuzz
 
 $(SANITIZED): $(wildcard tfrtool/records/*.[ch]) | $(READY_TO_TEST)
 	@mkdir -p .fuzz
-	$(CC) -shared -fPIC -O1 -g -std=c11 -Wall -Wextra -Wconversion -Wno-missing-field-initializers -Werror $(SANITIZE) \
-		-DPy_LIMITED_API=0x030b0000 -I$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-		$(filter %.c,$^) -o $@
+	$(SANITIZING_CC) -shared -fPIC $(filter %.c,$^) -o $@
+
+# Without Python: what calls it is left out, as nothing needs it.
+.fuzz/frames_main: tests/fuzz/frames_main.c $(wildcard tfrtool/records/*.[ch]) | $(READY_TO_TEST)
+	@mkdir -p .fuzz
+	$(SANITIZING_CC) -no-pie -fno-pie -ffunction-sections -fdata-sections -Wl,--gc-sections -Wl,--unresolved-symbols=ignore-all \
+		tests/fuzz/frames_main.c -o $@
 
 sanitize: $(SANITIZED)
 	$(WITH_SANITIZERS) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" \

@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import random
 import struct
+import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from unittest.mock import patch
 
 from tests.examples.strategies import entry, float32, int64, raw_example, string
@@ -270,4 +272,17 @@ def mutate(data: bytes, rng: random.Random, scramble: Scramble) -> bytes:
     return choices + join(pieces)
 
 
+def write_payloads(path: Path) -> None:
+    """Write a shard of short payloads, some with the features that frames_main.c looks for."""
+    rows = [one.payload for data in seeds() for one in walk(data[_CHOICES:], 0, 2**20, 3000)]
+    few = {"label": int64(1), "title": string("Ü".encode()), "image": string(b"", b"x")}
+    few[""] = float32(1, 2, 3)
+    rows += [encode_example(dict([*few.items()][:size])) for size in (1, 2, 3, 4)] * 10
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(shard_of(rows[-256:]))
+
+
 TARGET = Target(check=check, seeds=seeds, mutate=mutate)
+
+if __name__ == "__main__":
+    write_payloads(Path(sys.argv[1]))
