@@ -41,11 +41,6 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *data, size_t size) {
     return crc;
 }
 
-static uint32_t shift_lane(uint32_t crc) {
-    return lanes[0][crc & 0xff] ^ lanes[1][crc >> 8 & 0xff] ^ lanes[2][crc >> 16 & 0xff] ^
-           lanes[3][crc >> 24];
-}
-
 static void fill_tables(void) {
     static const uint8_t zeros[LANE];
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -63,6 +58,10 @@ static void fill_tables(void) {
 
 /* The instruction has a latency of three cycles and a throughput of one: three lanes at once. */
 #define CRC_BY_INSTRUCTION(NAME, TARGET, WORD, BYTE)                                     \
+    static uint32_t shift_lane(uint32_t crc) {                                           \
+        return lanes[0][crc & 0xff] ^ lanes[1][crc >> 8 & 0xff] ^                        \
+               lanes[2][crc >> 16 & 0xff] ^ lanes[3][crc >> 24];                         \
+    }                                                                                    \
     TARGET static uint32_t NAME(uint32_t crc, const uint8_t *data, size_t size) {        \
         for (; size >= 3 * LANE; data += 3 * LANE, size -= 3 * LANE) {                   \
             uint32_t second = 0, third = 0;                                              \
@@ -80,7 +79,12 @@ static void fill_tables(void) {
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <nmmintrin.h>
-CRC_BY_INSTRUCTION(crc_by_sse, __attribute__((target("sse4.2"))), _mm_crc32_u64, _mm_crc32_u8)
+#if defined(__clang__) /* for which it is a feature of its own */
+#define SSE_TARGET __attribute__((target("sse4.2,crc32")))
+#else
+#define SSE_TARGET __attribute__((target("sse4.2")))
+#endif
+CRC_BY_INSTRUCTION(crc_by_sse, SSE_TARGET, _mm_crc32_u64, _mm_crc32_u8)
 static checksum fastest(void) { return __builtin_cpu_supports("sse4.2") ? crc_by_sse : crc_by_table; }
 #elif defined(_M_X64)
 #include <intrin.h>
