@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.conftest import SHARED_DATA
 from tests.examples.arrow.checking import any_payloads, columns_of, table_columns_of
 from tests.examples.strategies import entry, float32, int64, raw_example, string
-from tests.more import thinned
+from tests.more import more, thinned
 from tests.records.strategies import shard_of
 from tfrtool.examples.arrow.columns import Column, Columns
 from tfrtool.examples.arrow.decode_batch import MisfitError, decode_batch
@@ -102,6 +102,26 @@ def test_any_payloads(some: list[bytes], noise: list[bytes], draw: random.Random
     both(lambda: seen_in(payloads))
     both(lambda: table_of(payloads, payloads))
     both(lambda: table_of([*some, *MANY, *noise], MANY))
+
+
+@pytest.mark.parametrize("number", [1, more(2), 3])
+def test_each_length_is_checked(number: int) -> None:
+    """Whichever byte is another one, above all a length: nothing is read outside of its message."""
+    payload, columns = MANY[number], columns_of(MANY)
+    for more_by in (-1, 1, 3):
+        changed = [
+            payload[:at] + bytes([(payload[at] + more_by) % 256]) + payload[at + 1 :]
+            for at in range(len(payload))
+        ]
+        both(lambda: seen_in(changed))  # noqa: B023
+
+        def misfits() -> object:
+            try:
+                return repr(decode_batch(changed, columns).to_struct_array().to_pylist())  # noqa: B023
+            except MisfitError as error:
+                return error.others
+
+        both(misfits)
 
 
 def test_nulls_and_slices_are_encoded() -> None:
