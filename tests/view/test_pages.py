@@ -214,6 +214,8 @@ def test_values_of_columns_are_facets(open_viewer: Open, tmp_path: Path) -> None
     (third,) = [one for name, one in rain.links.items() if name.endswith(":3")]
     assert viewer.get(third).text.count("Record 3") == 1
     assert "no column 'ski'; did you mean 'sky'?" in viewer.get("/", **{"is:ski": "sun"}).text
+    nothing = viewer.get("/", where="day > 99")
+    assert "30 records" in viewer.get(nothing.links["Show all 30 records"]).text
 
 
 def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -> None:
