@@ -14,7 +14,6 @@ from tfrtool.loading.user_function import find_function
 from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.shard_sets import find_conflicts
-from tfrtool.records.shards import Shard
 from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote.shard_cache import ShardCache
 from tfrtool.storage.remote_path import AnyPath
@@ -238,11 +237,11 @@ class DatasetFacts(Shown):
         files = []
         for shard, length in zip(split.shards, split.lengths, strict=True):
             file = cache.fetch(shard)
-            count, faults, _ = count_shard(file)
-            if faults:
-                raise as_error(shard, faults[0], in_dataset=True)
+            counted = count_shard(file)
+            if counted.faults:
+                raise as_error(shard, counted.faults[0], in_dataset=True)
             expected = f"{length} records, compression {split.compression.value}"
-            found = f"{count} records, compression {Shard.at(file).compression.value}"
+            found = f"{counted.records} records, compression {counted.compression.value}"
             if found != expected:
                 what = "the shard does not match the metadata"
                 raise DatasetError(what, path=shard, expected=expected, found=found)

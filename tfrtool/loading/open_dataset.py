@@ -48,6 +48,7 @@ from tfrtool.loading.dataset import Dataset
 from tfrtool.loading.dataset_facts import ImageForm, Split, split_files
 from tfrtool.loading.labels import LabelEncoding, LabelForm, find_flag_form, find_label_form
 from tfrtool.loading.options import FeatureOptions, LoadOptions, OpenOptions
+from tfrtool.records.compression import Compression
 from tfrtool.records.count import as_error, count_shard
 from tfrtool.records.framing import Fault, FaultKind, Record
 from tfrtool.records.reader import read_shard
@@ -171,7 +172,7 @@ def _count(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
 
     The metadata is trusted for remote shards until they are downloaded.
     """
-    records: dict[AnyPath, int] = {}
+    records, kinds = dict[AnyPath, int](), set[Compression]()
     if files.missing and not skip:
         shards = len(files.shards)
         raise DatasetError(
@@ -184,25 +185,27 @@ def _count(name: str, files: SplitFiles, skip: bool, cache: ShardCache | None) -
         if cache is not None and expected is not None:
             records[path] = expected
             continue
-        count, faults, _ = count_shard(path if cache is None else cache.fetch(path))
-        damage = [fault for fault in faults if fault.kind is not FaultKind.EMPTY]
+        counted = count_shard(path if cache is None else cache.fetch(path))
+        damage = [fault for fault in counted.faults if fault.kind is not FaultKind.EMPTY]
         if damage and not skip:
             # Inserted or missing bytes show in the next header; CRCs show where they really are.
             faulty = (item for item in read_shard(path) if isinstance(item, Fault))
             raise as_error(path, next(faulty, damage[0]), in_dataset=True)
-        if not skip and expected not in (None, count):
+        if not skip and expected not in (None, counted.records):
             raise DatasetError(
                 f"the shard does not match {DATASET_INFO}",
                 path=path,
                 expected=f"{expected} records",
-                found=count,
+                found=counted.records,
             )
-        records[path] = count
+        if counted.records:
+            records[path] = counted.records
+            kinds.add(counted.compression)
     records = {path: count for path, count in records.items() if count}
     if not records:
         return None
-    # Of remote shards only the first is read here; the others are checked once downloaded.
-    kinds = {Shard.at(path).compression for path in islice(records, None if cache is None else 1)}
+    if not kinds:  # of remote shards, the others are checked once downloaded
+        kinds.add(Shard.at(next(iter(records))).compression)
     if len(kinds) > 1:
         raise DatasetError(
             f"the shards of split {name!r} have different compressions",

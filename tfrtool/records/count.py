@@ -50,6 +50,7 @@ class ShardCount(NamedTuple):
     records: int
     faults: tuple[Fault, ...] = ()  # the first of them
     fault_count: int = 0
+    compression: Compression = Compression.NONE
 
 
 def count_shard(shard: Location) -> ShardCount:
@@ -76,7 +77,7 @@ def count_shard(shard: Location) -> ShardCount:
                 faults.add(item)
             else:
                 records += 1
-    return ShardCount(records, tuple(faults.entries), faults.count)
+    return ShardCount(records, tuple(faults.entries), faults.count, compression)
 
 
 def count_records(shards: Locations) -> int:
