@@ -13,7 +13,7 @@ from tfrtool.convert.source_records import Rows, SourceShard, changed
 from tfrtool.errors import ShardError, os_errors_as
 from tfrtool.records import frames
 from tfrtool.records.count import read_ranges
-from tfrtool.records.frames import Frames, FrameScan, picked
+from tfrtool.records.frames import FrameScan, keys_of, picked
 from tfrtool.records.framing import (
     CRC,
     FOOTER_SIZE,
@@ -32,6 +32,9 @@ _COPIED = 8192
 """Bytes of a payload, or mean bytes of records, that are copied rather than handled one by one."""
 
 _FILES_OPEN = 100
+
+_LENGTH = np.uint64(0xFFFFFFFF)
+"""The half of a `payload_key` that is the payload's length."""
 
 _GAP = 4096
 """Bytes between records that are read in less time than a further call takes."""
@@ -100,14 +103,13 @@ class FrameReader:
         which they lie in the files, neighbors at once.
         """
         located = _Located.of(rows)
-        found = None if frames.native is None else self._read_together(located, rows)
+        found = self._read_together(located, rows)
         return self._read_each(located, rows, faults) if found is None else found
 
     def _read_together(self, located: _Located, rows: Rows) -> tuple[bytes, Keys] | None:
-        """Return the frames as native code does, if all are intact.
+        """Return the frames if all are intact, and follow each other or native code orders them.
 
-        None, too, for long records that don't follow each other: read one by one, they are copied
-        once less.
+        Long records that don't follow each other are copied once less if they are read one by one.
         """
         for gap in (_GAP, 0):
             bounds, ranges = located.runs(gap)
@@ -118,19 +120,17 @@ class FrameReader:
             return None
         is_sorted = (located.order[1:] > located.order[:-1]).all()
         is_whole = bool(is_sorted and sizes.sum() == rows["size"].sum(dtype=np.int64))
-        is_long = len(rows) and rows["size"].mean() > _COPIED
-        pieces = self._read_ranges(ranges) if is_whole or not is_long else None
+        is_ordered_here = frames.native is not None and rows["size"].mean() <= _COPIED
+        pieces = self._read_ranges(ranges) if is_whole or is_ordered_here else None
         if pieces is None:
             return None
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if is_whole:
+            keys = _intact_keys(data)
+            lengths = (np.asarray(keys, np.uint64) & _LENGTH) + np.uint64(FRAME_SIZE)
+            return (data, keys) if np.array_equal(lengths, rows["size"]) else None
         shifts = np.cumsum(sizes) - sizes - [start for _, start, _ in ranges]
         places = located.starts + np.repeat(shifts, np.diff(bounds))
-        if is_whole:
-            found, end = FrameScan(MAX_RECORD_BYTES, verify=True).find(data, 0, len(data), 0, 0)
-            if end == len(data) and isinstance(found, Frames):
-                starts = np.frombuffer(found.starts, np.int64)[:-1]
-                return (data, found.keys) if np.array_equal(starts, places) else None
-            return None
         starts = np.empty_like(places)
         starts[located.order] = places
         return picked(data, starts.astype(np.uint64), rows["size"].astype(np.uint64))
@@ -227,3 +227,11 @@ class FrameReader:
     def _check_stamp(self, shard: SourceShard, file: BinaryIO) -> None:
         if shard.copy is None and stamp_of(file) != shard.stamp:
             raise changed(shard.path)
+
+
+def _intact_keys(data: bytes) -> Keys:
+    """Return the `payload_key` of each record that is intact, up to the first that is not."""
+    # In Python, the last one is found only before another header.
+    padded = data if frames.native is not None else data + bytes(HEADER_SIZE)
+    found, _ = FrameScan(MAX_RECORD_BYTES, verify=True).find(padded, 0, len(padded), 0, 0)
+    return keys_of(found)
