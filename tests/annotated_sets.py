@@ -1,4 +1,4 @@
-"""Images with coloured rectangles at known places, and the annotation files that tell of them."""
+"""Images with colored rectangles at known places, and the annotation files that tell of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 __all__ = [
     "BACKGROUND",
-    "COLOURS",
+    "COLORS",
     "SCENES",
     "Scene",
     "Thing",
@@ -24,12 +24,12 @@ __all__ = [
     "write_yolo",
 ]
 
-COLOURS: Mapping[str, tuple[int, int, int]] = {
+COLORS: Mapping[str, tuple[int, int, int]] = {
     "cat": (220, 30, 30),
     "dog": (30, 180, 40),
     "traffic light": (40, 60, 230),
 }
-"""The colours of rectangles, by the class of the object that each is."""
+"""The colors of rectangles, by the class of the object that each is."""
 
 BACKGROUND = (230, 230, 230)
 _ORIENTATION = 0x0112
@@ -91,14 +91,14 @@ def scenes(
 ) -> tuple[Scene, ...]:
     """Draw images below a folder, and return them.
 
-    Sides of rectangles are best multiples of 8: JPEGs are then of the right colours up to them.
+    Sides of rectangles are best multiples of 8: JPEGs are then of the right colors up to them.
     An orientation is only said, by Exif data: the pixels lie as they are told.
     """
     for scene in wanted:
         image = Image.new("RGB", (scene.width, scene.height), BACKGROUND)
         draw = ImageDraw.Draw(image)
         for category, x0, y0, x1, y1 in scene.things:
-            draw.rectangle((x0, y0, x1 - 1, y1 - 1), fill=COLOURS[category])
+            draw.rectangle((x0, y0, x1 - 1, y1 - 1), fill=COLORS[category])
         path = folder / scene.name
         path.parent.mkdir(parents=True, exist_ok=True)
         exif = Image.Exif()
@@ -120,10 +120,10 @@ def write_coco(
     Args:
         path: the file.
         wanted: the images, which get the numbers 1, 2, ... as do the objects.
-        ids: those of the categories, by their names; by default 1, 3, 7, in the order of `COLOURS`.
+        ids: those of the categories, by their names; by default 1, 3, 7, in the order of `COLORS`.
         more: further members of the whole, or others instead of those that it has.
     """
-    ids = ids or dict(zip(COLOURS, (1, 3, 7), strict=True))
+    ids = ids or dict(zip(COLORS, (1, 3, 7), strict=True))
     whole: dict[str, Any] = {
         "info": {"description": "rectangles"},
         "images": [
@@ -188,7 +188,7 @@ def write_voc(
 
 def write_yolo(folder: Path, wanted: Sequence[Scene] = SCENES, *, polygons: bool = False) -> Path:
     """Write ``data.yaml`` and YOLO's labels of images in ``images/train``; return the folder."""
-    classes = [*COLOURS]
+    classes = [*COLORS]
     for scene in wanted:
         lines = []
         for category, x0, y0, x1, y1 in scene.things:

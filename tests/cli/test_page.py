@@ -36,17 +36,17 @@ def test_plain_text_is_laid_out_in_columns() -> None:
     )
 
 
-@pytest.mark.parametrize("colours", [True, False])
-def test_a_terminal_shows_the_same_words(colours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All words are there; colours are, unless NO_COLOR is set."""
+@pytest.mark.parametrize("colors", [True, False])
+def test_a_terminal_shows_the_same_words(colors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All words are there; colors are, unless NO_COLOR is set."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    if not colours:
+    if not colors:
         monkeypatch.setenv("NO_COLOR", "1")
     shown = render(PAGE, terminal=True)
     for words in ("shard.tfrecord", "1 KiB", "all hold", "label", "10", "[bold]not markup[/bold]"):
         assert words in shown
-    assert ("\x1b[32m" in shown) is colours
+    assert ("\x1b[32m" in shown) is colors
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -42,7 +42,7 @@ def saved(image: Image.Image, format_: str = "JPEG", **options: object) -> bytes
 
 
 def gradient(mode: str = "RGB", size: tuple[int, int] = (48, 40)) -> Image.Image:
-    """Return colours that run from edge to edge."""
+    """Return colors that run from edge to edge."""
     across = Image.linear_gradient("L").resize(size)
     down = Image.linear_gradient("L").rotate(90).resize(size)
     return Image.merge("RGB", (across, down, across.rotate(180))).convert(mode)
@@ -123,7 +123,7 @@ def mean_difference(tf: Any, found: bytes, meant: bytes) -> float:
 
 
 JPEGS = {
-    "colour": saved(gradient()),
+    "color": saved(gradient()),
     "grey": saved(gradient("L")),
     "progressive": saved(gradient(), progressive=True),
     "restarts": saved(gradient(), restart_marker_rows=1),
@@ -274,7 +274,7 @@ def test_floating_point_pixels_are_a_problem() -> None:
     assert "floating" in str(audit_image(saved(Image.new("F", (4, 4)), "TIFF")).problem)
 
 
-@pytest.mark.parametrize("name", ["colour", "grey", "progressive", "restarts", "CMYK", "4:2:2"])
+@pytest.mark.parametrize("name", ["color", "grey", "progressive", "restarts", "CMYK", "4:2:2"])
 def test_small_decoding_fails_where_full_decoding_does(name: str, tf: Any) -> None:
     """Of damaged JPEGs those are refused that Pillow does not load, and that are cut or too long.
 
@@ -298,8 +298,8 @@ def test_small_decoding_fails_where_full_decoding_does(name: str, tf: Any) -> No
     assert refused > 20
 
 
-def test_colours_are_decoded_too() -> None:
-    """What only the colours of a JPEG have wrong is found: here 2 of 3 samples, which can't be."""
+def test_colors_are_decoded_too() -> None:
+    """What only the colors of a JPEG have wrong is found: here 2 of 3 samples, which can't be."""
     data = saved(gradient(), subsampling="4:4:4")
     frame = data.index(b"\xff\xc0")
     hurt = data[: frame + 11] + b"\x31\x00\x02\x21\x01\x03\x11" + data[frame + 18 :]
@@ -368,7 +368,7 @@ def test_awkward_images(name: str, shared_data: Path, tf: Any) -> None:
             return
         assert loaded
         written = data if verdict.conversion is None else render_image(data).data
-        # Conversion loses colours at sharp edges, which dithered palettes are full of.
+        # Conversion loses colors at sharp edges, which dithered palettes are full of.
         assert mean_difference(tf, written, data) < (3 if written is data else 12)
         raw = render_image(data, ImageRecipe(encode=Encode.RAW))
         assert raw.data == pixels_meant(data).tobytes()

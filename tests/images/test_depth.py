@@ -30,7 +30,7 @@ def grey(values: Any, format_: str = "PNG") -> bytes:
 
 
 def rgb(values: Any) -> bytes:
-    """Return a PNG of 16-bit colours, which Pillow can't write, with a comment."""
+    """Return a PNG of 16-bit colors, which Pillow can't write, with a comment."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return (
@@ -76,7 +76,7 @@ def test_a_resized_png_keeps_16_bits_of_grey() -> None:
 
 
 @pytest.mark.tf
-def test_a_png_keeps_16_bits_of_colours(tf: Any) -> None:
+def test_a_png_keeps_16_bits_of_colors(tf: Any) -> None:
     """An RGB PNG keeps its pixels, and nothing else, unless it is scaled."""
     values = np.stack([ROWS * 1365, ROWS, 65535 - ROWS], axis=2)
     data = rgb(values)

@@ -77,7 +77,7 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 @pytest.mark.parametrize("resize", [None, Resize(shorter=20), Resize(width=30, height=50)])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_form_is_upright(encode: Encode, resize: Resize | None, orientation: int) -> None:
-    """In every orientation, scaled or not, the colours are where they belong."""
+    """In every orientation, scaled or not, the colors are where they belong."""
     recipe = ImageRecipe(encode=encode, resize=resize)
     rendered = render_image(turned(orientation), recipe)
     expected = (60, 40) if resize is None else resize.fit(60, 40)
@@ -175,14 +175,12 @@ def test_transparent_becomes_white(mode: str) -> None:
     assert set(render_image(data, RAW).data) == {255}
 
 
-@pytest.mark.parametrize(
-    ("mode", "colour"), [("RGB", (10, 20, 30)), ("L", 30)], ids=["RGB", "grey"]
-)
-def test_colour_that_stands_for_transparent_becomes_white(mode: str, colour: Any) -> None:
-    """A PNG without alpha may name a colour that is transparent; other colours stay."""
-    image = Image.new(mode, (8, 8), colour)
+@pytest.mark.parametrize(("mode", "color"), [("RGB", (10, 20, 30)), ("L", 30)], ids=["RGB", "grey"])
+def test_color_that_stands_for_transparent_becomes_white(mode: str, color: Any) -> None:
+    """A PNG without alpha may name a color that is transparent; other colors stay."""
+    image = Image.new(mode, (8, 8), color)
     image.paste(0, (0, 0, 4, 8))
-    rendered = render_image(saved(image, transparency=colour), RAW)
+    rendered = render_image(saved(image, transparency=color), RAW)
     assert rendered.data[:12] == bytes(12)
     assert rendered.data[12:24] == b"\xff" * 12
 

@@ -25,7 +25,7 @@ SHORT = "can't be decoded: the data ends before the last pixel"
 LONG = "can't be decoded: extra data after the last pixel"
 
 SORTS: dict[str, dict[str, Any]] = {
-    "colour": {},
+    "color": {},
     "progressive": {"progressive": True},
     "restarts": {"restart_marker_rows": 1},
     "progressive restarts": {"progressive": True, "restart_marker_rows": 2},
@@ -86,7 +86,7 @@ def test_too_much_data(sort: str) -> None:
     assert audit_image(data[:end] + b"\xff" * 1000 + END).problem is None
 
 
-@pytest.mark.parametrize("name", ["colour", "grey", "progressive", "restarts", "CMYK", "4:2:2"])
+@pytest.mark.parametrize("name", ["color", "grey", "progressive", "restarts", "CMYK", "4:2:2"])
 def test_libjpeg_warns_of_what_is_refused(
     name: str, tf: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,7 +103,7 @@ def test_libjpeg_warns_of_what_is_refused(
     assert refused > 2
 
 
-@pytest.mark.parametrize("name", ["colour", "grey", "restarts", "4:2:2"])
+@pytest.mark.parametrize("name", ["color", "grey", "restarts", "4:2:2"])
 def test_metadata_does_not_change_what_is_found(name: str) -> None:
     """A damaged JPEG has the same problem with a segment that its parser has to look into."""
     chance = random.Random(name)
@@ -148,7 +148,7 @@ def test_write_leaves_out_what_decode_refuses_and_header_keeps(
 ) -> None:
     """A photograph that is half grey is left out by default, named; --check header keeps it."""
     photos = write_class_folders(tmp_path / "photos")
-    data = jpeg("colour")
+    data = jpeg("color")
     start, end = longest(data)
     (photos / "cat" / "half.jpg").write_bytes(data[: (start + end) // 2] + END)
     with Image.open(io.BytesIO((photos / "cat" / "half.jpg").read_bytes())) as image:

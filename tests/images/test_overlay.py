@@ -15,7 +15,7 @@ from tests.more import more
 from tests.objects_written import changed, name_classes, object_record
 from tfrtool.cli import main
 from tfrtool.examples.objects.record_features import Layout
-from tfrtool.images.overlay import DrawnObject, colour_of, draw_marks
+from tfrtool.images.overlay import DrawnObject, color_of, draw_marks
 from tfrtool.inspection.pictures.contact_sheet import SheetReport, contact_sheet
 
 GREY = Image.new("RGB", (100, 80), (128, 128, 128))
@@ -23,15 +23,15 @@ LEFT = (0.1, 0.1, 0.6, 0.9)
 ODD = ["", "[", "[[1]]", '["a"]', "{}", "[[NaN, 1, 2, 3]]", "[" * 9000, f"[[1e999, {'9' * 400}]]"]
 
 
-def seen(image: Image.Image, colour: int) -> set[tuple[int, int]]:
-    """Return where a picture has the colour of a kind of objects."""
-    wanted = ImageColor.getrgb(colour_of(colour))
+def seen(image: Image.Image, color: int) -> set[tuple[int, int]]:
+    """Return where a picture has the color of a kind of objects."""
+    wanted = ImageColor.getrgb(color_of(color))
     wide, high = image.size
     return {(x, y) for x in range(wide) for y in range(high) if image.getpixel((x, y)) == wanted}
 
 
 def test_boxes_names_and_points() -> None:
-    """A box is a frame in its colour; a name is in it; a point is a dot; the rest stays."""
+    """A box is a frame in its color; a name is in it; a point is a dot; the rest stays."""
     plain = seen(draw_marks(GREY, [DrawnObject(LEFT, 3)]), 3)
     assert {min(x for x, _ in plain), max(x for x, _ in plain)} == {11, 58}
     assert {min(y for _, y in plain), max(y for _, y in plain)} == {9, 70}
@@ -48,7 +48,7 @@ def test_boxes_names_and_points() -> None:
 
 
 def test_masks_are_translucent() -> None:
-    """The pixels of a mask or in a polygon have a part of the colour, and others none."""
+    """The pixels of a mask or in a polygon have a part of the color, and others none."""
     mask = Image.new("L", (10, 8))
     mask.paste(1, (0, 0, 5, 8))
     for mark in (
@@ -74,7 +74,7 @@ def sheet_of(report: SheetReport) -> list[Image.Image]:
 def test_sheets_show_objects_where_asked(
     layout: Layout, make_shard: MakeShard, tmp_path: Path
 ) -> None:
-    """Each box has the colour of its class, and nothing is drawn without the option."""
+    """Each box has the color of its class, and nothing is drawn without the option."""
     first = 1 if layout is Layout.TFOD else 0
     records = [
         object_record([(16, 24, 80, 72, 0), (88, 24, 152, 72, 2)], layout=layout),

@@ -30,13 +30,13 @@ QUARTERS = bytes([*RED, *GREEN, *BLUE, *WHITE])
 
 
 def corners(picture: Picture) -> list[tuple[int, ...]]:
-    """Return the colours at the corners: left and right above, left and right below."""
+    """Return the colors at the corners: left and right above, left and right below."""
     image = picture.image
     assert image is not None
     assert image.mode == "RGB"
     right, bottom = image.width - 1, image.height - 1
     found = [image.getpixel(at) for at in ((0, 0), (right, 0), (0, bottom), (right, bottom))]
-    return [colour for colour in found if isinstance(colour, tuple)]
+    return [color for color in found if isinstance(color, tuple)]
 
 
 def saved(image: Image.Image, format_: str = "PNG", **options: Any) -> bytes:
@@ -241,8 +241,8 @@ def test_pictures_of_photographs_are_thumbnails(
         assert drawn.image.tobytes() == expected.convert("RGB").tobytes()
 
 
-def test_a_colour_profile_is_no_hindrance() -> None:
-    """An image in the Lab colour space, which Pillow can't convert by itself, does not raise."""
+def test_a_color_profile_is_no_hindrance() -> None:
+    """An image in the Lab color space, which Pillow can't convert by itself, does not raise."""
     image = Image.new("LAB", (10, 10), (128, 128, 128))
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
     picture = decode_picture(saved(image, "TIFF", icc_profile=profile), 32)

@@ -10,7 +10,7 @@ from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet
 
 
 def mean(sheet: Image.Image, box: tuple[int, int, int, int]) -> tuple[float, ...]:
-    """Return the mean colour of a part of a sheet."""
+    """Return the mean color of a part of a sheet."""
     part = sheet.crop(box).tobytes()
     return tuple(sum(part[band::3]) / (len(part) // 3) for band in range(3))
 
@@ -22,8 +22,8 @@ def caption(layout: SheetLayout, index: int, line: int) -> tuple[int, int, int, 
     return left, top, left + layout.thumb, top + layout.letters + 4
 
 
-def colours(sheet: Image.Image, box: tuple[int, int, int, int]) -> int:
-    """Return how many colours a part of a sheet has."""
+def colors(sheet: Image.Image, box: tuple[int, int, int, int]) -> int:
+    """Return how many colors a part of a sheet has."""
     return len(sheet.crop(box).getcolors(1 << 16) or [])
 
 
@@ -39,8 +39,8 @@ def test_captions_are_written() -> None:
         left, top, right, bottom = caption(layout, index, line)
         middle = left + 44
         return (
-            colours(sheet, (left, top, middle, bottom)) > 1,
-            colours(sheet, (middle, top, right, bottom)) > 1,
+            colors(sheet, (left, top, middle, bottom)) > 1,
+            colors(sheet, (middle, top, right, bottom)) > 1,
         )
 
     assert inked(0, 0)[0]
@@ -62,7 +62,7 @@ def test_any_label_stays_in_its_column(text: str) -> None:
     top = layout.corner(0)[1]
     assert gap_right > gap_left
     # Letters may lean over their box by a pixel.
-    assert colours(sheet, (gap_left + 2, top, gap_right - 2, top + height)) == 1
+    assert colors(sheet, (gap_left + 2, top, gap_right - 2, top + height)) == 1
 
 
 def test_small_pictures_keep_their_pixels() -> None:

@@ -36,7 +36,7 @@ SHARD = "ds-train.tfrecord-00000-of-00001"
 
 
 def drawn(kind: str = "JPEG", size: tuple[int, int] = (WIDE, HIGH), orientation: int = 1) -> bytes:
-    """Return an image of one colour."""
+    """Return an image of one color."""
     kept, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = orientation
     Image.new("L", size).save(kept, kind, exif=exif)

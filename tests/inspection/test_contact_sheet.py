@@ -23,12 +23,12 @@ from tfrtool.records.framing import FaultKind
 from tfrtool.storage.json_values import to_json_values
 from tfrtool.storage.progress import Progress
 
-COLOURS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
+COLORS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
 
 def painted(number: int, size: int = 64) -> bytes:
-    """Return a record whose image has the colour with this number."""
-    raw = bytes(COLOURS[number % len(COLOURS)]) * size * size
+    """Return a record whose image has the color with this number."""
+    raw = bytes(COLORS[number % len(COLORS)]) * size * size
     features = {
         "image": string(raw),
         "height": int64(size),
@@ -38,16 +38,16 @@ def painted(number: int, size: int = 64) -> bytes:
     return encode_example(features)
 
 
-def colours_of(report: SheetReport) -> list[tuple[int, ...]]:
-    """Return the colour in the middle of each tile."""
+def colors_of(report: SheetReport) -> list[tuple[int, ...]]:
+    """Return the color in the middle of each tile."""
     with Image.open(report.out) as sheet:
         middle = report.layout.thumb // 2
         found = []
         for index in range(report.layout.images):
             left, top = report.layout.corner(index)
-            colour = sheet.getpixel((left + middle, top + middle))
-            assert isinstance(colour, tuple)
-            found.append(colour)
+            color = sheet.getpixel((left + middle, top + middle))
+            assert isinstance(color, tuple)
+            found.append(color)
     return found
 
 
@@ -55,7 +55,7 @@ def test_each_tile_is_its_record(make_shard: MakeShard, tmp_path: Path) -> None:
     """Tile k shows record k."""
     path = make_shard([painted(number) for number in range(5)])
     report = contact_sheet([path], tmp_path / "sheet.png")
-    assert colours_of(report) == COLOURS
+    assert colors_of(report) == COLORS
     assert to_json_values(report) == {
         "out": str(tmp_path / "sheet.png"),
         "images": 5,
@@ -95,8 +95,8 @@ def test_the_limit_is_shared_evenly(
     ]
     report = contact_sheet(paths, tmp_path / "sheet.png", limit=limit)
     assert [shard.images for shard in report.shards] == shares
-    wanted = [COLOURS[shard] for shard, share in enumerate(shares) for _ in range(share)]
-    assert colours_of(report) == wanted
+    wanted = [COLORS[shard] for shard, share in enumerate(shares) for _ in range(share)]
+    assert colors_of(report) == wanted
 
 
 def test_what_is_broken_is_marked(make_shard: MakeShard, tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_what_is_broken_is_marked(make_shard: MakeShard, tmp_path: Path) -> None
     ]
     assert "can't be decoded" in report.broken[0].reason
     assert report.broken[1].reason.startswith("payload-crc")
-    first, second, third, last = colours_of(report)
-    assert (first, last) == (COLOURS[0], COLOURS[3])
+    first, second, third, last = colors_of(report)
+    assert (first, last) == (COLORS[0], COLORS[3])
     for red, green, blue in (second, third):
         assert red > green
         assert red > blue
@@ -139,7 +139,7 @@ def test_shards_without_images_are_named(make_shard: MakeShard, tmp_path: Path) 
     report = contact_sheet([text, empty, images], tmp_path / "sheet.png")
     assert report.without == (text,)
     assert [(one.path, one.fault.kind) for one in report.faults] == [(empty, FaultKind.EMPTY)]
-    assert colours_of(report) == [COLOURS[1]]
+    assert colors_of(report) == [COLORS[1]]
 
 
 def test_no_image_anywhere(make_shard: MakeShard, tmp_path: Path) -> None:

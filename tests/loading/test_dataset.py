@@ -388,7 +388,7 @@ def test_datasets_that_tfds_wrote(
 
 
 def test_depths_of_tfds_are_refused(tfds: Any, tmp_path: Path) -> None:
-    """Floats that TFDS keeps as the bytes of colours are not taken for a picture."""
+    """Floats that TFDS keeps as the bytes of colors are not taken for a picture."""
     with pytest.raises(DatasetError, match="'image' can't be the image"):
         open_dataset(_prepare(tfds, "like_depths", tmp_path))
 

@@ -65,7 +65,7 @@ def test_keras_arrays_are_written_as_png(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sides", [(6, 5), (6, 5, 1), (6, 5, 3)])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_every_shape_of_images(sides: tuple[int, ...], save: Any, tmp_path: Path) -> None:
-    """Grey and colour, packed or not, are kept to the value; labels are of any width."""
+    """Grey and color, packed or not, are kept to the value; labels are of any width."""
     images = _images(4, *sides)
     save(tmp_path / "x.npz", X=images, y=np.array([-1, 5, 5, 2], "<i2"), other=np.zeros(3))
     source = open_tree(tmp_path / "x.npz")

@@ -96,8 +96,8 @@ def test_cifar_100(tmp_path: Path) -> None:
     assert source.labels == ("fruit", "pet")
     assert [item.label for item in source.items] == ["pet"] * 4
     assert [column.name for column in source.features.columns] == ["filenames"]
-    with pytest.raises(UsageError, match="no column 'colour'"):
-        _open(tmp_path, label_column="colour")
+    with pytest.raises(UsageError, match="no column 'color'"):
+        _open(tmp_path, label_column="color")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

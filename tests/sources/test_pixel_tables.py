@@ -92,7 +92,7 @@ def test_a_cell_for_each_pixel(first: str, names: list[str], tmp_path: Path) -> 
     assert headless == (not names)
 
 
-def test_colour_and_labels_in_the_last_column(tmp_path: Path) -> None:
+def test_color_and_labels_in_the_last_column(tmp_path: Path) -> None:
     """Three values for each pixel of a square are RGB; a compressed table is read, too."""
     images = _images(2, 4, 4, 3)
     header = ",".join([f"pixel{n:04d}" for n in range(48)]) + ",label"

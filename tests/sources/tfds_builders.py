@@ -101,7 +101,7 @@ def define_builders(tfds: Any, package: Path) -> None:
         SUPERVISED = ("depth", "label")
 
     class MyDepths(Base):
-        """Images of floats, which TFDS stores as the bytes of colours."""
+        """Images of floats, which TFDS stores as the bytes of colors."""
 
         def _features(self) -> dict[str, Any]:
             image = features.Image(shape=(5, 6, 1), dtype=np.float32)

@@ -15,7 +15,7 @@ from PIL import Image
 
 import tfrtool
 from tests.datasets import flip_bit, image_payload, write_foreign
-from tests.images.colours import colours_of
+from tests.images.colors import colors_of
 from tests.photos import image_bytes
 from tests.training.conftest import Told
 from tfrtool.cli import main
@@ -39,7 +39,7 @@ NAMES = ("ant", "bee", "cat", "dog", "elk")
 
 
 def _saved(path: Path, task: Task, names: Sequence[str] = NAMES) -> SavedModel:
-    """Return a model of five classes that goes by an image's mean colour."""
+    """Return a model of five classes that goes by an image's mean color."""
     import keras
 
     keras.utils.set_random_seed(3)
@@ -260,10 +260,11 @@ def test_worst_mistakes_are_dropped_by_their_list(
     lines = [line for line in _lines(out) if line["label"] != line["predicted"]]
     wrong = {(Path(line["shard"]).name, line["record"]) for line in lines}
     entries = listed.read_text().splitlines()[1:]
-    assert {(words[0], int(words[1])) for words in map(str.split, entries)} == wrong
+    names = [entry.split()[0].rpartition(":") for entry in entries]
+    assert {(shard, int(record)) for shard, _, record in names} == wrong
     worst = tfrtool.evaluate(saved, noise).most_wrong[0]
     assert entries[0] == (
-        f"{worst.shard.name} {worst.record}  # {worst.labels[0]}, predicted {worst.predicted[0]}, "
+        f"{worst.shard.name}:{worst.record}  # {worst.labels[0]}, predicted {worst.predicted[0]}, "
         f"loss {worst.loss:.4g}"
     )
     left = [
@@ -347,9 +348,9 @@ def test_what_does_not_fit(saved: SavedModel, noise: Path, tmp_path: Path, few: 
 def test_chart_reads_well_for_any_number_of_classes() -> None:
     """Mistakes are orange and hits blue; a thousand classes still are one picture."""
     right, wrong = (0x1F, 0x6F, 0xB4), (0xD9, 0x5F, 0x02)
-    two = colours_of(draw_confusion({(0, 0): 5, (1, 0): 7}, ["cat", "dog"], "two"))
+    two = colors_of(draw_confusion({(0, 0): 5, (1, 0): 7}, ["cat", "dog"], "two"))
     assert {right, wrong} <= two
-    assert wrong not in colours_of(draw_confusion({(0, 0): 5, (1, 1): 7}, ["a", "b"], "two"))
+    assert wrong not in colors_of(draw_confusion({(0, 0): 5, (1, 1): 7}, ["a", "b"], "two"))
     for count in (1, 30, 1000):
         names = [f"class \u202e number {number}" * (number % 9) for number in range(count)]
         data = draw_confusion({(n, n // 2): n for n in range(count)}, names, "many")

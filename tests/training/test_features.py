@@ -28,10 +28,10 @@ RESCALE = Rescale(scale=1 / 127.5, offset=-1.0)
 
 
 def _pixels(count: int, seed: int = 0) -> Any:
-    """Return images of four colours each, and noise; of noise alone all features are alike."""
+    """Return images of four colors each, and noise; of noise alone all features are alike."""
     random = np.random.default_rng(seed)
-    colours = random.integers(0, 200, (count, 2, 2, 3), np.uint8)
-    images = colours.repeat(SIZE // 2, axis=1).repeat(SIZE // 2, axis=2)
+    colors = random.integers(0, 200, (count, 2, 2, 3), np.uint8)
+    images = colors.repeat(SIZE // 2, axis=1).repeat(SIZE // 2, axis=2)
     return images + random.integers(0, 56, images.shape, np.uint8)
 
 

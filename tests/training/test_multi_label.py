@@ -35,7 +35,7 @@ LEARNED = {"trainable": "all", "learning_rate": 0.01}
 
 @pytest.fixture(scope="module")
 def lights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a dataset of images of one colour each, with the lights that it is made of."""
+    """Return a dataset of images of one color each, with the lights that it is made of."""
     payloads, draw = [], np.random.default_rng(0)
     for _ in range(COUNT):
         lit = np.flatnonzero(draw.random(3) < 0.5)
@@ -55,7 +55,7 @@ def _options(dataset: Path, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run(lights: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a run that has learned the colours, and its directory."""
+    """Return a run that has learned the colors, and its directory."""
     out = tmp_path_factory.mktemp("run") / "run"
     return tfrtool.train(**_options(lights, **LEARNED), out=out), out
 

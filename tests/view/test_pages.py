@@ -390,7 +390,7 @@ def test_odd_addresses_are_answered(viewer: Viewer, path: str) -> None:
     assert viewer.bytes(path).status in (200, 400, 404)
 
 
-def test_objects_have_their_classes_and_colours(open_viewer: Open, make_shard: MakeShard) -> None:
+def test_objects_have_their_classes_and_colors(open_viewer: Open, make_shard: MakeShard) -> None:
     """In captions, facets, boxes and masks."""
     boxes = [[(20, 20, 80, 80, 0), (90, 20, 150, 80, 1)], [], [(20, 20, 80, 80, 1)]]
     path = make_shard(list(map(object_record, boxes)), name="d/d-train.tfrecord-00000-of-00001")

@@ -116,11 +116,11 @@ def test_it_needs_nothing_else(splits: Path, tmp_path: Path) -> None:
 
 def test_pictures_are_of_the_right_records(tmp_path: Path, make_shard: MakeShard) -> None:
     """Examples of a class show images of it: red ones here, and green ones there."""
-    colours = ((200, 0, 0), (0, 200, 0))
+    colors = ((200, 0, 0), (0, 200, 0))
     payloads = []
     for n in range(20):
         data = BytesIO()
-        Image.new("RGB", (64 + n, 64), colours[n % 2]).save(data, "PNG")
+        Image.new("RGB", (64 + n, 64), colors[n % 2]).save(data, "PNG")
         payloads.append(image_payload(n % 2, data=data.getvalue()))
     tfrtool.report(make_shard(payloads), tmp_path / "r.html")
     page = Page(tmp_path / "r.html")

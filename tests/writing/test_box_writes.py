@@ -11,7 +11,7 @@ import pytest
 
 import tfrtool
 from tests.annotated_sets import (
-    COLOURS,
+    COLORS,
     SCENES,
     Scene,
     Thing,
@@ -84,7 +84,7 @@ def test_records_have_the_boxes(kind: str, resize: tuple[int, int] | None, tmp_p
         record = records[scene.name]
         names = [text.decode() for text in record["image/object/class/text"]]
         assert names == [thing.category for thing in scene.things]
-        numbers = {name: number for number, name in enumerate(COLOURS, start=1)}
+        numbers = {name: number for number, name in enumerate(COLORS, start=1)}
         assert [*record["image/object/class/label"]] == [numbers[name] for name in names]
         for at, thing in enumerate(scene.things):
             box = [record[f"image/object/bbox/{side}"][at] for side in SIDES]
@@ -93,7 +93,7 @@ def test_records_have_the_boxes(kind: str, resize: tuple[int, int] | None, tmp_p
             assert found == pytest.approx(thing[1:], abs=0.01)
             height, width, _ = record["pixels"].shape
             middle = int((box[1] + box[3]) / 2 * height), int((box[0] + box[2]) / 2 * width)
-            assert abs(record["pixels"][middle].astype(int) - COLOURS[thing.category]).max() < 40
+            assert abs(record["pixels"][middle].astype(int) - COLORS[thing.category]).max() < 40
 
 
 def test_what_is_skipped_makes_the_exit_code(

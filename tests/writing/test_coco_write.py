@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageOps
 
 import tfrtool
-from tests.annotated_sets import COLOURS, SCENES, Scene, Thing, scenes, write_coco
+from tests.annotated_sets import COLORS, SCENES, Scene, Thing, scenes, write_coco
 from tests.more import more
 from tfrtool.cli import main
 from tfrtool.examples.example import decode_example
@@ -89,7 +89,7 @@ _SOME = [*range(0, 192, 29)]
 def test_boxes_stay_on_their_objects(
     tmp_path: Path, orientation: int, encode: str, resize: Any, orient: bool
 ) -> None:
-    """Boxes, outlines and masks are where the image as written has the object's colour."""
+    """Boxes, outlines and masks are where the image as written has the object's color."""
     wanted = scenes(tmp_path / "images", SCENES, orientation)
     records = _write(tmp_path, wanted, encode=encode, resize=resize, orient=orient)
     for scene, record in zip(wanted, records, strict=True):
@@ -100,7 +100,7 @@ def test_boxes_stay_on_their_objects(
         sides = [record.get(f"image/object/bbox/{side}", ()) for side in _SIDES]
         boxes = [*zip(*sides, strict=True)]
         assert len(boxes) == len(scene.things)
-        numbers = dict(zip(COLOURS, (1, 3, 7), strict=True))
+        numbers = dict(zip(COLORS, (1, 3, 7), strict=True))
         expected_numbers = [numbers[thing.category] for thing in scene.things]
         assert [*record.get("image/object/class/label", ())] == expected_numbers
         for at, (thing, box) in enumerate(zip(shown.things, boxes, strict=True)):
@@ -114,7 +114,7 @@ def test_boxes_stay_on_their_objects(
             x0, y0, x1, y1 = (found + np.array([3, 3, -3, -3])).astype(int)
             inside = pixels[y0:y1, x0:x1].reshape(-1, 3).astype(int)
             assert len(inside)
-            assert abs(inside - COLOURS[thing.category]).max() < 40
+            assert abs(inside - COLORS[thing.category]).max() < 40
 
 
 @pytest.mark.parametrize("orientation", [3, 6])
@@ -218,7 +218,7 @@ def test_tfds_reads_objects(tmp_path: Path) -> None:
     builder = tfds.builder_from_directory(tmp_path / "made" / "1.0.0")
     objects = builder.info.features["objects"]
     assert isinstance(objects.feature["bbox"], tfds.features.BBoxFeature)
-    assert objects.feature["label"].names == [*COLOURS]
+    assert objects.feature["label"].names == [*COLORS]
     rows = [*builder.as_dataset(split="train", shuffle_files=False).as_numpy_iterator()]
     by_name = {row["image/filename"].decode(): row for row in rows}
     for scene in SCENES:

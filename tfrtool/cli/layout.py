@@ -1,7 +1,7 @@
 """Layout of a `Page` as text: by rich on a terminal, in plain columns for pipes and files.
 
-Rich knows the width of a terminal and whether colours are wanted (``NO_COLOR``, ``TERM=dumb``). It
-takes 40 ms to import, so pipes do without it. No result is shown by its colour alone.
+Rich knows the width of a terminal and whether colors are wanted (``NO_COLOR``, ``TERM=dumb``). It
+takes 40 ms to import, so pipes do without it. No result is shown by its color alone.
 """
 
 import re

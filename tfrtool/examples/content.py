@@ -148,7 +148,7 @@ def _is_printable(text: str) -> bool:
 PixelForm = tuple[int, int]
 """Channels of a pixel (1, 2, 3 or 4), and bits of a channel."""
 
-# PNG specification, 11.2.2: the colour types; a palette stands for RGB.
+# PNG specification, 11.2.2: the color types; a palette stands for RGB.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 

@@ -44,8 +44,8 @@ _MAX_VALUE = 65535
 _DARK = 64
 """Images whose brightest value of 8 bits is below this are nearly black: 14 bits used as 16."""
 
-# PNG specification, 11.2.2: offset of the bit depth, before the colour type.
-_PNG_START, _PNG_DEPTH, _PNG_COLOUR = b"\x89PNG\r\n\x1a\n", 24, 2
+# PNG specification, 11.2.2: offset of the bit depth, before the color type.
+_PNG_START, _PNG_DEPTH, _PNG_COLOR = b"\x89PNG\r\n\x1a\n", 24, 2
 _DEEP_PPM = re.compile(
     rb"P6(?:\s|#[^\r\n]{0,80}[\r\n])+\d+\s+\d+\s+(?:\d{4,5}|25[6-9]|2[6-9]\d|[3-9]\d\d)\s"
 )
@@ -101,7 +101,7 @@ def audit_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> ImageVerdict:
     """Return what is wrong with an image, and whether its bytes can be kept.
 
     They are kept exactly where ``tf.io.decode_jpeg(channels=3)`` reads them right: a JPEG of any
-    coding that TensorFlow knows, upright, its data complete. Colour profiles stay in it, and
+    coding that TensorFlow knows, upright, its data complete. Color profiles stay in it, and
     TensorFlow ignores them.
 
     ``Check.DECODE`` decodes in full, and takes a JPEG with too little or too much data for damage,
@@ -135,7 +135,7 @@ def _decoded(data: bytes, header: JpegHeader | None, recipe: ImageRecipe) -> Ima
     A JPEG is decoded at an eighth of its size: libjpeg then reads every Huffman code of every
     channel, and leaves out most of the arithmetic after it. What fails and what does not is the
     same, as a test shows on damaged JPEGs, in two thirds of the time and a sixty-fourth of the
-    memory. Colours are not left out, for some of them can't be decoded where grey can.
+    memory. Colors are not left out, for some of them can't be decoded where gray can.
     """
     scans = JpegScans()
     if header is not None and header.problem is None:
@@ -177,7 +177,7 @@ def _depth_of(
 ) -> tuple[str | None, Depth | None]:
     """Return why the values of a decoded image can't be written, and what becomes of over 8 bits.
 
-    Pillow keeps 16 bits of grey. Of colours it gives only the high 8 bits.
+    Pillow keeps 16 bits of gray. Of colors it gives only the high 8 bits.
     """
     if image.mode not in _SIXTEEN_BIT or "transparency" in image.info:
         if not (_is_deep_png(data) or _DEEP_PPM.match(data) or max(_tiff_bits(image)) > 8):
@@ -203,16 +203,16 @@ def _tiff_bits(image: Image.Image) -> tuple[int, ...]:
 
 
 def _excess_bits(image: Image.Image) -> int:
-    """Return how many bits of grey values are beyond 8."""
+    """Return how many bits of gray values are beyond 8."""
     (bits, *_) = _tiff_bits(image)
     return bits - 8 if 8 < bits < 16 else 8
 
 
 def _is_copied(image: Image.Image, data: bytes, recipe: ImageRecipe) -> bool:
-    """Return whether a PNG of 16-bit colours, which Pillow can't write, is copied."""
+    """Return whether a PNG of 16-bit colors, which Pillow can't write, is copied."""
     is_plain = recipe.encode is Encode.PNG and recipe.resize is None
-    is_colour = _is_deep_png(data) and data[_PNG_DEPTH + 1] == _PNG_COLOUR
-    if not (is_plain and is_colour) or "transparency" in image.info:
+    is_color = _is_deep_png(data) and data[_PNG_DEPTH + 1] == _PNG_COLOR
+    if not (is_plain and is_color) or "transparency" in image.info:
         return False
     return orientation_of(image) == _UPRIGHT
 
@@ -285,7 +285,7 @@ def opaque(image: Image.Image) -> Image.Image:
 
 
 class RenderedImage(NamedTuple):
-    """A re-encoded image, or uint8 pixels row by row; of 1 (grey) or 3 channels."""
+    """A re-encoded image, or uint8 pixels row by row; of 1 (gray) or 3 channels."""
 
     data: bytes
     height: int
@@ -297,8 +297,8 @@ def render_image(data: bytes, recipe: ImageRecipe = _DEFAULT) -> RenderedImage:
     """Re-encode a usable image; the same bytes and recipe always give the same bytes.
 
     Of an animation the first frame counts; what is transparent becomes white; 16 bits become 8,
-    but for `Depth.KEPT`; metadata and colour profiles are left out. ``Encode.KEEP`` makes a JPEG,
-    as ``JPEG`` does: baseline, of one channel if the image is grey, else of three.
+    but for `Depth.KEPT`; metadata and color profiles are left out. ``Encode.KEEP`` makes a JPEG,
+    as ``JPEG`` does: baseline, of one channel if the image is gray, else of three.
 
     Pixels are turned upright before they are scaled if ``recipe.orient``. If not, they stay as
     they are stored, and the new file has the EXIF orientation of the old one. (A TIFF is turned

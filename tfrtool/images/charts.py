@@ -11,7 +11,7 @@ from tfrtool.images.letters import Font, fitted
 
 _CHART_WIDTH, _CHART_HEIGHT = 560, 400
 _CHART_LEFT, _CHART_TOP, _CHART_RIGHT, _CHART_BOTTOM = 64, 48, 24, 48
-_COLOURS = ("#1f6fb4", "#d95f02", "#2a9d5c", "#8a5fb0")
+_COLORS = ("#1f6fb4", "#d95f02", "#2a9d5c", "#8a5fb0")
 _PAPER, _INK, _GRID = "#ffffff", "#333333", "#dddddd"
 
 MOST_CHARTED = 1000
@@ -66,9 +66,9 @@ def draw_confusion(confusion: Confusion, names: Sequence[str], title: str) -> by
     for (truth, guess), images in confusion.items():
         if images:
             depth, strong = math.sqrt(images / totals[truth]), _RIGHT if truth == guess else _WRONG
-            colour = tuple(round(255 + (ink - 255) * depth) for ink in strong)
+            color = tuple(round(255 + (ink - 255) * depth) for ink in strong)
             x, y = left + guess * cell, top + truth * cell
-            draw.rectangle((x, y, x + cell - 1, y + cell - 1), colour)
+            draw.rectangle((x, y, x + cell - 1, y + cell - 1), color)
             if cell >= _COUNTED:
                 text = f"{images:,}" if images < 10_000 else f"{images / 1000:.0f}k"
                 ink = "white" if truth == guess and depth > 0.85 else _INK  # by contrast
@@ -139,12 +139,12 @@ def _draw_chart(draw: ImageDraw.ImageDraw, left: int, title: str, named: Lines) 
         draw.text((to_pixels(step, ticks[0])[0], y0 + 6), str(step), _INK, small, anchor="mt")
     draw.text(((x0 + x1) / 2, y0 + 26), "epoch", _INK, small, anchor="mt")
     for number, (name, points) in enumerate(lines.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
+        color = _COLORS[number % len(_COLORS)]
         places = [to_pixels(step, value) for step, value in points]
-        draw.line(places, colour, 3, joint="curve")
+        draw.line(places, color, 3, joint="curve")
         for x, y in places:
-            draw.ellipse([x - 3, y - 3, x + 3, y + 3], colour)
-        draw.text((x1 - 90 * (len(lines) - number) + 10, 14), name, colour, small)
+            draw.ellipse([x - 3, y - 3, x + 3, y + 3], color)
+        draw.text((x1 - 90 * (len(lines) - number) + 10, 14), name, color, small)
 
 
 def _round_ticks(low: float, high: float) -> list[float]:

@@ -169,7 +169,7 @@ def read_frame(data: bytes) -> ImageFrame:
 def decode_jpeg(image: ImageFile.ImageFile, data: bytes, scans: JpegScans) -> None:
     """Decode a JPEG of Huffman codes, and find the damage that Pillow says nothing of.
 
-    Where data is missing, libjpeg fills up the picture with grey, and where there is too much it
+    Where data is missing, libjpeg fills up the picture with gray, and where there is too much it
     leaves that out. It warns of both, but Pillow keeps its warnings to itself. Here the decoder
     gets each scan without the marker behind it, at which it would stop to ask for more. So it is
     seen whether it has the scan's last pixel before the scan's last bytes, and whether it has it

@@ -48,8 +48,8 @@ class JpegHeader(NamedTuple):
 
     width: int  # in pixels; 0 without a frame header
     height: int
-    components: int  # channels as stored: 1 grey, 3 colour, 4 CMYK
-    plain: bool  # baseline or progressive Huffman coding, grey or colour, no stray bytes
+    components: int  # channels as stored: 1 gray, 3 color, 4 CMYK
+    plain: bool  # baseline or progressive Huffman coding, gray or color, no stray bytes
     huffman: bool  # baseline or progressive with Huffman codes, as nearly all are
     familiar: bool  # TensorFlow knows its coding process, arithmetic coding among them
     turned: bool  # its metadata may turn it; if not, it is upright for sure

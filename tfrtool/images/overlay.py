@@ -1,4 +1,4 @@
-"""Objects drawn on a picture: boxes in a colour for each class, names, masks, key points."""
+"""Objects drawn on a picture: boxes in a color for each class, names, masks, key points."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -7,13 +7,13 @@ from PIL import Image, ImageDraw
 
 from tfrtool.images.letters import fitted, write
 
-_COLOURS = (
+_COLORS = (
     *("#ffd400", "#00c8ff", "#ff4d6d", "#5ee05e", "#ff9f1c", "#c77dff"),
     *("#00e0b0", "#ff7edb", "#b8e600", "#7aa7ff", "#ff8a65", "#e0c3a0"),
 )
 """Of classes, in turn; all are light, so that black letters are read on them, and seen on black."""
 
-_VEIL = 0.4  # of a mask's colour over what is below
+_VEIL = 0.4  # of a mask's color over what is below
 _FEWEST_LETTERS = 3
 _PAD = 2
 
@@ -25,7 +25,7 @@ class DrawnObject(NamedTuple):
     """
 
     box: tuple[float, float, float, float]  # left, top, right, bottom; in any order
-    kind: int = 0  # objects of one kind have one colour
+    kind: int = 0  # objects of one kind have one color
     name: str = ""
     outlines: Sequence[Sequence[float]] = ()  # x, y, x, y ... of each
     mask: Image.Image | None = None  # of mode L, over the whole picture; not 0 is the object
@@ -45,8 +45,8 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
     draw = ImageDraw.Draw(image)
     for sides, mark in ordered:
         left, top, right, bottom = sides
-        colour = colour_of(mark.kind)
-        for inset, ink in enumerate(("black", colour, colour)):  # seen on any ground
+        color = color_of(mark.kind)
+        for inset, ink in enumerate(("black", color, color)):  # seen on any ground
             if min(right - left, bottom - top) > 2 * inset**2:
                 outline = (left + inset, top + inset, right - inset, bottom - inset)
                 draw.rectangle(outline, outline=ink)
@@ -58,22 +58,22 @@ def draw_marks(image: Image.Image, marks: Iterable[DrawnObject], letters: int = 
             continue
         if not any(_meet(label_box, one) for one in taken):
             taken.append(label_box)
-            draw.rectangle(label_box, colour_of(mark.kind))
+            draw.rectangle(label_box, color_of(mark.kind))
             write(draw, (left + _PAD, top), text, letters, "black")
     for _, mark in ordered:
         for x, y in (_to_pixel(image, *point) for point in mark.points):
-            draw.ellipse((x - 2, y - 2, x + 2, y + 2), colour_of(mark.kind), "black")
+            draw.ellipse((x - 2, y - 2, x + 2, y + 2), color_of(mark.kind), "black")
     return image
 
 
-def colour_of(kind: int) -> str:
-    """Return the colour of a kind of objects."""
-    return _COLOURS[kind % len(_COLOURS)]
+def color_of(kind: int) -> str:
+    """Return the color of a kind of objects."""
+    return _COLORS[kind % len(_COLORS)]
 
 
-def coloured(mask: Image.Image, colour: str) -> Image.Image:
+def colored(mask: Image.Image, color: str) -> Image.Image:
     """Return a mask as a picture to lay over another: 0 is transparent."""
-    layer = Image.new("RGBA", mask.size, colour)
+    layer = Image.new("RGBA", mask.size, color)
     layer.putalpha(mask.convert("L").point([0, *[255] * 255]))
     return layer
 
@@ -81,7 +81,7 @@ def coloured(mask: Image.Image, colour: str) -> Image.Image:
 def _draw_mask(image: Image.Image, mark: DrawnObject) -> None:
     if mark.mask is not None or mark.outlines:
         veil = mask_of_mark(image, mark, round(255 * _VEIL))
-        image.paste(colour_of(mark.kind), (0, 0), veil)
+        image.paste(color_of(mark.kind), (0, 0), veil)
 
 
 def mask_of_mark(image: Image.Image, mark: DrawnObject, value: int = 255) -> Image.Image:

@@ -95,8 +95,8 @@ class Look(NamedTuple):
     """What a picture looks like.
 
     Attributes:
-        brightness: the mean of its grey levels, 0 (black) to 1 (white).
-        entropy: of its grey levels in bits, 0 (one colour) to 8.
+        brightness: the mean of its gray levels, 0 (black) to 1 (white).
+        entropy: of its gray levels in bits, 0 (one color) to 8.
         hash: its difference hash, 64 bits: whether each of 8 x 8 places is brighter than the next
             one to its right (Krawetz, "Kind of Like That", 2013). Pictures that differ in a few
             bits look alike. None where hardly anything is seen: flat pictures are all alike.
@@ -116,7 +116,7 @@ def decode_picture(
     boxes of objects are else for the pixels as stored, which TensorFlow doesn't turn.
 
     Tried in turn: an encoded image; base64 of pixels or of an encoded image; pixels of 8 bits
-    whose number is what ``sides`` say; a serialized tensor; and last a square of grey or RGB
+    whose number is what ``sides`` say; a serialized tensor; and last a square of gray or RGB
     pixels, as a guess. No bytes make it raise.
     """
     if not data:
@@ -264,7 +264,7 @@ def draw_pixels(
 
 
 def _channels_in_grid(data: bytes, shape: tuple[int, int, int]) -> Image.Image:
-    """Return the first channels of an image next to each other, in grey, roughly as a square."""
+    """Return the first channels of an image next to each other, in gray, roughly as a square."""
     height, width, channels = shape
     count = min(channels, _MOST_CHANNELS)
 
@@ -375,16 +375,16 @@ def look_at(picture: Picture) -> Look | None:
     """Return what a picture looks like; None if there is none."""
     if picture.image is None:
         return None
-    grey = picture.image.convert("L")
-    counts = grey.histogram()
-    small = grey.resize((9, 8), Image.Resampling.BOX).tobytes()
+    gray = picture.image.convert("L")
+    counts = gray.histogram()
+    small = gray.resize((9, 8), Image.Resampling.BOX).tobytes()
     bits = 0
     for row in range(0, 72, 9):
         for left, right in zip(small[row : row + 8], small[row + 1 : row + 9], strict=True):
             bits = bits << 1 | (left < right)
     return Look(
         brightness=sum(map(mul, counts, range(256))) / sum(counts) / 255,
-        entropy=max(0.0, grey.entropy()),
+        entropy=max(0.0, gray.entropy()),
         hash=bits if _FEWEST_BITS <= bits.bit_count() <= 64 - _FEWEST_BITS else None,
     )
 

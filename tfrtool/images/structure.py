@@ -139,7 +139,7 @@ def _gif_problem(data: bytes, all_frames: bool) -> str | None:
 
 
 def _table(data: bytes, flags: int) -> int:
-    """Return the size in bytes of the colour table that the byte at ``flags`` announces."""
+    """Return the size in bytes of the color table that the byte at ``flags`` announces."""
     if flags >= len(data) or not data[flags] & 0x80:
         return 0
     return 6 << (data[flags] & 7)

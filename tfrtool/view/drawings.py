@@ -1,12 +1,12 @@
-"""Drawings as inline SVG. Colours are classes (``c0`` ... ``c9``), which the style sheet fills."""
+"""Drawings as inline SVG. Colors are classes (``c0`` ... ``c9``), which the style sheet fills."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-COLOURS = 10
-"""Classes of colours; more series than that share them."""
+COLORS = 10
+"""Classes of colors; more series than that share them."""
 
 _LETTER = 6.5
 """Pixels that a letter of 11 pixels takes, roughly."""
@@ -90,13 +90,13 @@ def lines(series: Sequence[Sequence[float]], step: int, count: int) -> Markup:
     low, high = min(known), max(known)
     scale, across = (height - 2) / ((high - low) or 1), width / max(count - 1, 1)
     parts = [_rect(max(step * across - 0.5, 0), 0, 1, height, classes="now")]
-    for colour, values in enumerate(series):
+    for color, values in enumerate(series):
         points = " ".join(
             f"{n * across:.1f},{height - 1 - (value - low) * scale:.1f}"
             for n, value in enumerate(values)
             if math.isfinite(value)
         )
-        line = Markup('<polyline class="c{}" points="{}"/>').format(colour % COLOURS, points)
+        line = Markup('<polyline class="c{}" points="{}"/>').format(color % COLORS, points)
         parts.append(line)
     label = f"chart from {number(low)} to {number(high)}"
     return _svg(width, height, label, Markup("").join(parts), kind="lines", stretch=True)
@@ -105,7 +105,7 @@ def lines(series: Sequence[Sequence[float]], step: int, count: int) -> Markup:
 def strip(cells: Sequence[int | None], names: Sequence[str], title: str) -> Markup:
     """Draw the classes along a shard: a cell for some records each, by its commonest class.
 
-    Each class has its own height, the first at the top: colours alone can be hard to distinguish.
+    Each class has its own height, the first at the top: colors alone can be hard to distinguish.
     """
     width, height = 640, 28
     step, thick = width / max(len(cells), 1), max(height / max(len(names), 1), 5)
@@ -145,7 +145,7 @@ def _rect(
     y: float,
     width: float,
     height: float,
-    colour: int = 0,
+    color: int = 0,
     *,
     title: str = "",
     classes: str = "",
@@ -153,7 +153,7 @@ def _rect(
     content = Markup("<title>{}</title>").format(title) if title else Markup("")
     return Markup(
         '<rect class="{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>'
-    ).format(classes or f"c{colour % COLOURS}", x, y, width, height, content)
+    ).format(classes or f"c{color % COLORS}", x, y, width, height, content)
 
 
 def _text(

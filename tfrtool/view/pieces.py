@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from tfrtool.errors import human_bytes, human_count, named_record, printable
 from tfrtool.examples.feature_text import python_source
-from tfrtool.images.overlay import colour_of
+from tfrtool.images.overlay import color_of
 from tfrtool.inspection.stats.stats_page import stats_page
 from tfrtool.inspection.table.gallery import CLASSES, GROUPS, SHARDS, sorted_classes
 from tfrtool.inspection.table.record_query import Row
@@ -268,7 +268,7 @@ def _objects(found: Findings, _: Links) -> dict[str, Any] | None:
     counts = {split: one.object_classes for split, one in splits.items()}
     names = sorted({name for one in counts.values() for name in one})
     named = found.roles(0).object_names
-    boxes = [(short(name), colour_of(number)) for number, name in named.items()]
+    boxes = [(short(name), color_of(number)) for number, name in named.items()]
     bars = {"what": "object", "splits": splits, "boxes": boxes[:CLASSES]}
     return bars | _bars(counts, names) if splits else None
 
@@ -312,8 +312,8 @@ def _shuffling(found: Findings, _: Links) -> dict[str, Any] | None:
         "strips": strips,
         "more": len(found.paths) - SHARDS,
         "quality": {name: one.shuffle.shuffle for name, one in known.items() if one.shuffle},
-        "names": shown[: drawings.COLOURS],
-        "others": len(names) - drawings.COLOURS,
+        "names": shown[: drawings.COLORS],
+        "others": len(names) - drawings.COLORS,
     }
 
 

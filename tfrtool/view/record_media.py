@@ -32,9 +32,9 @@ def pictures_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, Any]]
         boxes = [] if number else _boxes(objects.objects, picture.width, picture.height)
         masks = range(0 if number else min(len(masks_of(objects)), _MASKS))
         counts = Counter(box["text"] for box in boxes)
-        colours = {box["text"]: box["colour"] for box in boxes}
+        colors = {box["text"]: box["color"] for box in boxes}
         classes = [
-            {"text": text, "count": count, "colour": colours[text]}
+            {"text": text, "count": count, "color": colors[text]}
             for text, count in counts.most_common(_CLASSES)
         ]
         src = f"{picture_url(row, LARGE)}&image={number}"
@@ -71,7 +71,7 @@ def _features_of(payload: bytes) -> Mapping[str, Feature]:
 def _boxes(objects: tuple[ReadObject, ...], width: int, height: int) -> list[dict[str, Any]]:
     """Return the boxes of objects, in pixels."""
     return [
-        {"x": x0 * width, "y": y0 * height, "width": (x1 - x0) * width, "colour": hue_of(one),
+        {"x": x0 * width, "y": y0 * height, "width": (x1 - x0) * width, "color": hue_of(one),
          "height": (y1 - y0) * height, "text": printable(one.title) or str(number)}
         for number, one in enumerate(objects, 1)
         if one.can_be_drawn

@@ -113,7 +113,7 @@ def _lines(values: Sequence[Any]) -> list[list[float]]:
     is_number = all(
         len(row) == size and all(isinstance(one, int | float) for one in row) for row in rows
     )
-    if not is_number or not 0 < size <= drawings.COLOURS or len(rows) < _FEWEST:
+    if not is_number or not 0 < size <= drawings.COLORS or len(rows) < _FEWEST:
         return []
     return [[float(row[component]) for row in rows] for component in range(size)]
 

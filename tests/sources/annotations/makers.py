@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from tests.annotated_sets import (
-    COLOURS,
+    COLORS,
     SCENES,
     Scene,
     Thing,
@@ -151,7 +151,7 @@ def _label_studio_table(folder: Path) -> str:
 
 
 def _cvat(folder: Path, shape: Callable[[Thing], str], attributes: str = "") -> str:
-    labels = "".join(f"<label><name>{name}</name></label>" for name in COLOURS)
+    labels = "".join(f"<label><name>{name}</name></label>" for name in COLORS)
     lines = ['<?xml version="1.0" encoding="utf-8"?>', "<annotations><version>1.1</version>"]
     lines += [f"<meta><task><id>7</id><labels>{labels}</labels></task></meta>"]
     for at, scene in enumerate(scenes(folder / "images")):
@@ -236,7 +236,7 @@ def _dota_plain(folder: Path) -> str:
 def _values(scene: Scene) -> Any:
     values = np.zeros((scene.height, scene.width), np.uint8)
     for t in scene.things:
-        values[t.ymin : t.ymax, t.xmin : t.xmax] = [*COLOURS].index(t.category) + 1
+        values[t.ymin : t.ymax, t.xmin : t.xmax] = [*COLORS].index(t.category) + 1
     return values
 
 
@@ -248,14 +248,14 @@ def _one_per_class() -> list[Scene]:
 
 def _masks(folder: Path) -> str:
     """CVAT's palette, with the names of colors."""
-    palette = [0, 0, 0, *(side for color in COLOURS.values() for side in color)]
+    palette = [0, 0, 0, *(side for color in COLORS.values() for side in color)]
     for scene in scenes(folder / "JPEGImages", _one_per_class()):
         image = Image.fromarray(_values(scene)).convert("P")
         image.putpalette(palette)
         path = (folder / "SegmentationClass" / scene.name).with_suffix(".png")
         path.parent.mkdir(parents=True, exist_ok=True)
         image.save(path)
-    names = [f"{name}:{','.join(map(str, color))}::" for name, color in COLOURS.items()]
+    names = [f"{name}:{','.join(map(str, color))}::" for name, color in COLORS.items()]
     _text(
         folder / "labelmap.txt", ["# label:color_rgb:parts:actions", "background:0,0,0::", *names]
     )
@@ -270,7 +270,7 @@ def _grey_masks(folder: Path) -> str:
         path = folder / "masks" / f"{scene.name.rpartition('.')[0]}_mask.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(values).save(path)
-    _text(folder / "masks" / "classes.txt", ["background", *COLOURS])
+    _text(folder / "masks" / "classes.txt", ["background", *COLORS])
     return f"masks:{folder / 'masks'}"
 
 
@@ -300,16 +300,16 @@ def _yolo_obb(folder: Path, *, image_folder: str = "images/train", data: bool = 
     for scene in scenes(folder / image_folder):
         sides = (scene.width, scene.height) * 4
         lines = [
-            f"{[*COLOURS].index(t.category)} "
+            f"{[*COLORS].index(t.category)} "
             + " ".join(f"{v / side:.7f}" for v, side in zip(t.polygon, sides, strict=True))
             for t in scene.things
         ]
         place = folder / image_folder.replace("images", "labels") / scene.name
         _text(place.with_suffix(".txt"), lines)
     if data:
-        _text(folder / "data.yaml", [f"train: {image_folder}", f"names: {json.dumps([*COLOURS])}"])
+        _text(folder / "data.yaml", [f"train: {image_folder}", f"names: {json.dumps([*COLORS])}"])
     else:
-        _text(folder / "classes.txt", [*COLOURS])
+        _text(folder / "classes.txt", [*COLORS])
     return f"yolo:{folder}"
 
 

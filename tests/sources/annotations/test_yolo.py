@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.annotated_sets import COLOURS, SCENES, Scene, Thing, scenes, write_yolo
+from tests.annotated_sets import COLORS, SCENES, Scene, Thing, scenes, write_yolo
 from tests.sources.annotations.told import (
     boxes,
     listed,
@@ -256,7 +256,7 @@ def _darknet(folder: Path) -> str:
     shutil.rmtree(folder / "labels")
     lines = [f"data/obj_train_data/{scene.name}\n" for scene in SCENES]
     (folder / "train.txt").write_text("".join(lines))
-    (folder / "obj.names").write_text("\n".join([*COLOURS, ""]))
+    (folder / "obj.names").write_text("\n".join([*COLORS, ""]))
     (folder / "obj.data").write_text(
         "classes = 3\ntrain = data/train.txt\nnames = data/obj.names\nbackup = backup/\n"
         + f"notes = a{' ' * 900_000}b\n"  # an hour for a pattern that tries each space
@@ -266,7 +266,7 @@ def _darknet(folder: Path) -> str:
 
 def _label_studio(folder: Path) -> str:
     """Lay out Label Studio's export."""
-    (folder / "classes.txt").write_text("\n".join(COLOURS))
+    (folder / "classes.txt").write_text("\n".join(COLORS))
     (folder / "notes.json").write_text("{}")
     return "images/train/"
 
@@ -275,14 +275,14 @@ def _label_img(folder: Path) -> str:
     """Lay out what LabelImg saves in a folder of images."""
     shutil.copytree(folder / "labels" / "train", folder / "images" / "train", dirs_exist_ok=True)
     shutil.rmtree(folder / "labels")
-    (folder / "images" / "train" / "classes.txt").write_text("\n".join(COLOURS))
+    (folder / "images" / "train" / "classes.txt").write_text("\n".join(COLORS))
     return "images/train/"
 
 
 def _image_folder(folder: Path) -> str:
     """Call the folder of images ``image``."""
     (folder / "images").rename(folder / "image")
-    (folder / "data.yaml").write_text(f"train: image/train\nnames: {json.dumps([*COLOURS])}")
+    (folder / "data.yaml").write_text(f"train: image/train\nnames: {json.dumps([*COLORS])}")
     return "image/train/"
 
 
@@ -296,7 +296,7 @@ def test_folders_of_other_makers(yolo: Path, lay_out: Callable[[Path], str]) -> 
     assert boxes(source) == truth(SCENES, prefix)
     assert lost(source) == []
     assert source.splits == ("train",)
-    assert source.labels == (*COLOURS,)
+    assert source.labels == (*COLORS,)
 
 
 @pytest.mark.parametrize("place", ["ann", "ann/labels"])
@@ -304,7 +304,7 @@ def test_labels_may_be_in_another_folder(yolo: Path, place: str) -> None:
     """Images of SOURCE have their labels at the same path there, without the folder of images."""
     (yolo / "data.yaml").unlink()
     shutil.copytree(yolo / "labels" / "train", yolo.parent / place / "train")
-    (yolo.parent / "ann" / "classes.txt").write_text("\n".join(COLOURS))
+    (yolo.parent / "ann" / "classes.txt").write_text("\n".join(COLORS))
     for images, prefix in (("images", "train/"), ("", "images/train/")):
         source = open_annotated(yolo / images, f"yolo:{yolo.parent / 'ann'}")
         assert boxes(source) == truth(SCENES, prefix)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import ReadObject, RecordObjects, read_objects
-from tfrtool.images.overlay import DrawnObject, colour_of, coloured, draw_marks, mask_of_mark
+from tfrtool.images.overlay import DrawnObject, color_of, colored, draw_marks, mask_of_mark
 from tfrtool.images.pixels import Picture, decode_picture
 from tfrtool.inspection.pictures.pictures import ImageRoles, pictures_of
 from tfrtool.storage.limits import MAX_MASKS_DRAWN
@@ -65,7 +65,7 @@ def masks_of(found: RecordObjects) -> list[tuple[ReadObject, bytes | str]]:
 
 
 def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture:
-    """Return one of a record's masks in its class's colour, at most ``box`` wide and high."""
+    """Return one of a record's masks in its class's color, at most ``box`` wide and high."""
     features = decode_example(payload, PayloadKind.SEQUENCE_EXAMPLE).features
     found = read_objects(features, most=MAX_OBJECTS)
     masks = masks_of(found)
@@ -79,7 +79,7 @@ def mask_of(payload: bytes, roles: ImageRoles, number: int, box: int) -> Picture
         width, height = found.size or (picture.width, picture.height)
         mark = _with_outline(DrawnObject((0, 0, 0, 0)), mask, width, height)
         picture = picture._replace(image=picture.image and mask_of_mark(picture.image, mark))
-    return picture._replace(image=picture.image and coloured(picture.image, hue_of(parsed)))
+    return picture._replace(image=picture.image and colored(picture.image, hue_of(parsed)))
 
 
 def marks_of(
@@ -134,10 +134,10 @@ def _shares(outline: Any, width: int, height: int) -> Sequence[float]:
 
 
 def hue_of(parsed: ReadObject) -> str:
-    """Return the colour that an object has everywhere."""
-    return colour_of(_kind(parsed))
+    """Return the color that an object has everywhere."""
+    return color_of(_kind(parsed))
 
 
 def _kind(parsed: ReadObject) -> int:
-    """Return what gives an object its colour."""
+    """Return what gives an object its color."""
     return zlib.crc32(parsed.text.encode()) if parsed.label is None else parsed.label
