@@ -120,8 +120,10 @@ class FrameReader:
             return None
         is_sorted = (located.order[1:] > located.order[:-1]).all()
         is_whole = bool(is_sorted and sizes.sum() == rows["size"].sum(dtype=np.int64))
-        is_ordered_here = frames.native is not None and rows["size"].mean() <= _COPIED
-        pieces = self._read_ranges(ranges) if is_whole or is_ordered_here else None
+        is_short = rows["size"].mean() <= _COPIED
+        is_faster = is_short if frames.native is None else is_whole or is_short
+        is_able = is_whole or frames.native is not None
+        pieces = self._read_ranges(ranges) if is_faster and is_able else None
         if pieces is None:
             return None
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
