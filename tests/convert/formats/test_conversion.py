@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -231,6 +232,23 @@ def test_files_in_conflict(tmp_path: Path) -> None:
     assert re.search("int64 in .*string in ", str(caught.value))
     report = tfrtool.convert(tables, tmp_path / "rows", to="csv", select=["same"])
     assert report.job.records_out == 2
+
+
+def test_shards_whose_names_show_no_format(tmp_path: Path) -> None:
+    """The compressed shards of TFX, a folder per split, are all read, also next to JSON files."""
+    for split, labels in (("train", (1, 2)), ("eval", (3,))):
+        folder = tmp_path / "data" / f"Split-{split}"
+        folder.mkdir(parents=True)
+        for number, label in enumerate(labels):
+            shard = shard_of([tfrtool.encode_example({"label": label})])
+            name = f"data_tfrecord-{number:05d}-of-{len(labels):05d}.gz"
+            (folder / name).write_bytes(gzip.compress(shard))
+    (tmp_path / "data" / "about.json").write_text("{}")
+    report = tfrtool.convert(tmp_path / "data", tmp_path / "rows", to="csv")
+    assert {name: split.records for name, split in report.job.splits.items()} == {
+        "train": 2,
+        "eval": 1,
+    }
 
 
 def test_select_and_rename(pets: Path, tmp_path: Path) -> None:

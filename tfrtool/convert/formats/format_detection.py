@@ -11,6 +11,7 @@ from tfrtool.records.shard_sets import natural_order
 from tfrtool.records.shards import matching_files
 from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.storage.commit import check_not_publishing
+from tfrtool.storage.limits import MAX_FILES_OF_A_KIND
 from tfrtool.storage.opening import open_regular
 from tfrtool.storage.remote_path import AnyPath
 
@@ -42,7 +43,11 @@ def find_format_files(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
         if matches := [file for file in visible if spec.file_pattern.search(file.name)]:
             matches.sort(key=lambda file: natural_order(str(file)))
             return matches if spec.name != "tfrecord" else ()
-    return [file for file in files if file.name.lower().endswith(_PACKED)][:1]
+    packed = [file for file in files if file.name.lower().endswith(_PACKED)][:1]
+    may_be_shards = bool(packed) and name in (None, "tfrecord")
+    if may_be_shards and any(map(_starts_shard, visible[:MAX_FILES_OF_A_KIND])):
+        return ()  # such as the data_tfrecord-00000-of-00001.gz of TFX
+    return packed
 
 
 def format_of_files(paths: Sequence[AnyPath]) -> FormatSpec:
@@ -77,6 +82,12 @@ def _format_of_file(path: AnyPath) -> str:
     packed = path.name.lower().endswith(_PACKED)
     hint = _HINT if packed else "use --from NAME to choose one"
     raise SourceError("unknown format", path=path, expected=f"one of {FORMAT_NAMES}", hint=hint)
+
+
+def _starts_shard(path: AnyPath) -> bool:
+    with contextlib.suppress(OSError), open_regular(path, buffering=0) as file:
+        return FORMATS["tfrecord"].starts(file.read(_HEAD))
+    return False
 
 
 def _has_json_rows(head: bytes) -> bool:
