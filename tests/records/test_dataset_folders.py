@@ -92,6 +92,18 @@ def test_newest_version_is_used_and_named(make_shard: MakeShard, tmp_path: Path)
     assert found(tmp_path / "pets") == ["1.10.0/pets-train.tfrecord-00000-of-00001"]
 
 
+def test_shards_of_other_folders_at_the_same_depth_are_reported(
+    make_shard: MakeShard, tmp_path: Path
+) -> None:
+    """Folders named like splits are read; a note counts the shards in other folders as deep."""
+    make_shard([b"x"], "sets/extension/test/a.tfrecord")
+    for name in "bc":
+        make_shard([b"x"], f"sets/examples/data/{name}.tfrecord")
+    folders = find_folders(tmp_path / "sets")
+    assert [shard.name for shard in folders.shards] == ["a.tfrecord"]
+    assert "2 shards in 1 subfolder are not included (examples/data)" in folders.notes[-1]
+
+
 def test_the_only_configuration(make_shard: MakeShard, tmp_path: Path) -> None:
     """One configuration is taken; of several, one must be named."""
     make_shard([b"x"], "pets/small/1.0.0/a.record")

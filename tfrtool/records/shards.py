@@ -278,12 +278,15 @@ def find_folders(directory: str | os.PathLike[str]) -> DatasetFolders:
         )
     with os_errors_as(DatasetError, directory):
         below = finder.folders(directory)
+        if found.root == directory and isinstance(directory, Path):
+            deeper = {shard.parent.parent for shard in found.shards} & {*below}
+            below += [one for folder in below if deeper for one in finder.folders(folder)]
     shards, empty = _without_empty(found.shards)
     notes = [*found.notes, *finder.notes(), *empty]
     if below:
         every = f"{glob.escape(str(directory))}/**"
         most = _MOST_REMOTE_FOLDERS if isinstance(directory, RemotePath) else MAX_FOLDERS_BELOW
-        unread = _unread(below[:most], {*found.shards}, "subfolder", every)
+        unread = _unread(below[:most], {*found.shards}, "subfolder", every, directory)
         notes = [*found.notes, *_partition_notes(shards, directory), *finder.notes()]
         notes += [*unread, *empty]
     return found._replace(shards=tuple(shards), notes=tuple(notes))
@@ -305,14 +308,21 @@ def note_unmatched(
 
 
 def _unread(
-    folders: Iterable[AnyPath], known: Collection[object], noun: str, every: str
+    folders: Iterable[AnyPath],
+    known: Collection[object],
+    noun: str,
+    every: str,
+    top: AnyPath | None = None,
 ) -> Iterator[str]:
-    """Report how many other shards are in folders; ``every`` is a pattern that includes them."""
+    """Report how many other shards are in folders; ``every`` is a pattern that includes them.
+
+    Folders are named by their paths below ``top``, or else by their own names.
+    """
     counts: dict[str, int] = {}
     for folder in islice(folders, MAX_FOLDERS_BELOW):
         with suppress(OSError):
             if number := sum(shard not in known for shard in _ShardFinder().all_shards(folder)):
-                counts[folder.name] = number
+                counts[str(folder.relative_to(top)) if top else folder.name] = number
     if counts:
         count, where = human_count(sum(counts.values()), "shard"), human_count(len(counts), noun)
         names = some_of([printable(name) for name in counts], _NAMED)
