@@ -38,6 +38,9 @@ with suppress(ImportError):
 _LENGTHS_KNOWN = 4096
 """Lengths whose CRCs are kept; images of one dataset have some thousands of different ones."""
 
+_LONG = 4096
+"""Mean bytes of payloads that are not worth being joined where they lie."""
+
 HAS_BOXES, HAS_LISTS = 1, 2
 """Features with ``/bbox`` in their names, and feature lists."""
 
@@ -314,7 +317,8 @@ def _parts_of_batches(
                 parts, size, count = [], 0, 0
                 continue
             part = rest[: fitting or 1]
-            parts.append(part)
+            # Long payloads are copied at once, so that the next block can take the memory of this.
+            parts.append([*part] if bytes_of(part) > _LONG * len(part) else part)
             size += bytes_of(part)
             count += len(part)
             rest = rest[len(part) :]
