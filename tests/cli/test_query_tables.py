@@ -243,7 +243,7 @@ def test_damage_in_a_joined_shard_is_listed(shard: Path, tmp_path: Path, capsys:
     sql = "SELECT count(*) AS n FROM records JOIN again USING (name)"
     out, err = query(capsys, shard, sql, "--with", f"again={copy}", "--json", code=3)
     assert json.loads(out) == {"n": 11}
-    assert "copy.tfrecord: payload-crc at offset" in err
+    assert "copy.tfrecord:11: payload-crc at offset" in err
 
 
 BAD_TABLES = {

@@ -150,7 +150,7 @@ def test_exit_codes(make_shard: MakeShard, capsys: pytest.CaptureFixture[str]) -
     assert main(["diff", str(a), str(b), "--limit", "1"]) == 3
     text = capsys.readouterr().out
     assert "differ: 1 only in SOURCE, 2 only in TARGET" in text
-    assert f"{b} 0\n" in text
+    assert f"{b}:0\n" in text
     assert "1 more" in text
     assert main(["diff", str(a), str(b), "--key", "nope", "--json"]) == 2
 

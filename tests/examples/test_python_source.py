@@ -109,8 +109,8 @@ def test_conflict_is_told() -> None:
     source = source_of([encode_example({"x": held}) for held in (int64(1), int64(2), string(b"a"))])
     text = " ".join(source.replace("#", "").split())
     path = "dir/a.tfrecord"
-    assert f"int64 in 2 records (first in record 0 of {path})" in text
-    assert f"string in 1 record (first in record 2 of {path})" in text
+    assert f"int64 in 2 records (first in {path}:0)" in text
+    assert f"string in 1 record (first in {path}:2)" in text
 
 
 @st.composite

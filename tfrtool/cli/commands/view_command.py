@@ -41,7 +41,7 @@ def view_command(
     from tfrtool.view.stored_token import TOKEN_DAYS, new_token, stored_token
 
     def ready(url: str) -> None:
-        emit({"url": url}) if as_json else note(f"{url} (press Ctrl-C to stop)")
+        emit({"url": url} if as_json else f"Viewer: {url} (Ctrl-C stops it)")
         if words["open"]:
             webbrowser.open(url)
 
