@@ -112,10 +112,10 @@ def _view(command: str) -> str:
     """Start the viewer, load its page, and end it."""
     words = [sys.executable, "-m", *shlex.split(command, comments=True), "--no-open"]
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as viewer:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as viewer:
         try:
-            assert viewer.stderr is not None
-            found = next(filter(None, (re.search(r"http://\S+", line) for line in viewer.stderr)))
+            assert viewer.stdout is not None
+            found = next(filter(None, (re.search(r"http://\S+", line) for line in viewer.stdout)))
             with opener.open(found[0], timeout=300) as answer:
                 assert b"<html" in answer.read()
         finally:
