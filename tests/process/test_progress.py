@@ -32,7 +32,7 @@ from tfrtool.cli.output import Bars
 from tfrtool.storage.progress import activity
 with Bars() as bars:
     bars(activity("waiting"))
-    time.sleep(2.5)
+    time.sleep(1.4)
 """
 
 
