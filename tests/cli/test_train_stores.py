@@ -84,7 +84,7 @@ def test_shard_that_is_not_what_was_written(
     assert "--on-error skip" in error
     assert main(["train", url, *SMALL, "--on-error", "skip", "--json"]) == 3
     printed = capfd.readouterr()
-    assert f"warning: skipped: {url}/{name}, record" in printed.err
+    assert f"warning: skipped: {url}/{name}:3, offset " in printed.err
     assert json.loads(printed.out.splitlines()[-1])["skipped"] == 1
 
 
