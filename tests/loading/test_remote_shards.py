@@ -113,7 +113,7 @@ def test_damage_is_skipped(url: str, bucket: Bucket, pets: Path, tmp_path: Path)
         clean, report = opened.drop_corrupt(scratch, splits=["train"])
         found.append(_batches(clean))
         (skipped,) = report.lines
-        assert skipped.startswith(f"{place}/{name}, record ")
+        assert skipped.startswith(f"{place}/{name}:6, offset ")
     assert found[0] == found[1]
 
 
