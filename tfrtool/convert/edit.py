@@ -339,7 +339,7 @@ class EditTask(FileTask):
         source: the other shard.
         stamp: its size and time of change (ns).
         changes: what to change in each record.
-        tagged: the numbers of the records with each tag, of which `changes` adds a feature.
+        tagged: the numbers of the records with each tag. `changes` adds a feature of it.
         stop: whether to stop at a record that is damaged or can't be changed.
     """
 

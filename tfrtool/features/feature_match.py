@@ -26,7 +26,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 class FeatureMatch(NamedTuple):
-    """Features of which each record has each once, and no others.
+    """Features that each record has exactly once, and no others.
 
     Attributes:
         features: eight numbers for each, as `Frames.match_features` takes them.

@@ -157,7 +157,7 @@ def check_fields(root: Struct) -> None:
 
 
 def can_divide(values: Values) -> bool:
-    """Return whether the values of tensors in a list tell how many tensors there are."""
+    """Return whether the number of values gives the number of tensors in a list."""
     return values.encoding is not Encoding.NONE or not {None, 0} & {*values.shape}
 
 

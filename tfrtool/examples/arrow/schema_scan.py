@@ -39,7 +39,7 @@ class BatchSchemaFold(SchemaFold):
     """
 
     def add_batch(self, payloads: Sequence[bytes], index: int) -> list[int]:
-        """Add payloads of consecutive records, of which the first has this index.
+        """Add payloads of consecutive records; `index` belongs to the first.
 
         Returns the places of those that are not Examples or SequenceExamples.
         """

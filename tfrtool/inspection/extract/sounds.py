@@ -50,7 +50,7 @@ def sound_file(payload: bytes, root: Struct | None, number: int) -> tuple[bytes,
     """Return one of the sounds of a record as a file, and its media type.
 
     Raises:
-        IndexError: there is no such sound.
+        IndexError: the record has fewer sounds.
         ValueError: its samples are not sound.
     """
     sound, example = sounds_of(payload, root)[number], _example_of(payload)
