@@ -353,19 +353,25 @@ class RecordQuery:
             parts.append(f"(\n{question.where}\n)")
         if question.text.strip():
             parts.append(self._contains(literal(question.text.strip().lower())))
-        if question.split is not None:
-            parts.append(f"coalesce(_split, '') = {literal(question.split)}")
-        if question.label is not None:
-            parts.append(f'list_contains("#classes", {literal(question.label)})')
-        if question.shard is not None:
-            parts.append(f'"#shard" = {question.shard}')
+        equalities = (
+            ("coalesce(_split, '') = {}", question.split),
+            ('list_contains("#classes", {})', question.label),
+            ('list_contains("#tags", {})', question.tagged),
+            (_PREDICTION + " = {}", question.prediction),
+            ('"#predicted" = {}', question.predicted),
+        )
+        parts += [form.format(literal(text)) for form, text in equalities if text is not None]
+        numbers = (
+            ('"#shard"', question.shard),
+            (self.size_group, question.size),
+            (_TENTH, question.confidence),
+        )
+        parts += [f"{value} = {number}" for value, number in numbers if number is not None]
         if question.record is not None:
             parts.append('"#shard" = {} AND _record = {}'.format(*question.record))
         if question.fault is not None:
             kind = f'list_contains("#faults", {literal(question.fault)})'
             parts.append('len("#faults") > 0' if question.fault == "any" else kind)
-        if question.size is not None:
-            parts.append(f"{self.size_group} = {question.size}")
         if question.copies == "any":
             again = 'SELECT "#digest" FROM records GROUP BY 1 HAVING count(*) > 1'
             parts.append(f'"#digest" IN ({again})')
@@ -375,14 +381,6 @@ class RecordQuery:
             parts.append(f'bit_count(xor("#hash", ({_of("hash", question.like)}))) <= {MOST_BITS}')
         if question.marked is not None:
             parts.append(f'(len("#tags") > 0) = {question.marked}')
-        if question.tagged is not None:
-            parts.append(f'list_contains("#tags", {literal(question.tagged)})')
-        if question.prediction is not None:
-            parts.append(f"{_PREDICTION} = {literal(question.prediction)}")
-        if question.predicted is not None:
-            parts.append(f'"#predicted" = {literal(question.predicted)}')
-        if question.confidence is not None:
-            parts.append(f"{_TENTH} = {question.confidence}")
         for name, text in question.values:
             column, value = self.text_of(name), "NULL" if text is None else literal(text)
             is_equal = f"{column} IS NOT DISTINCT FROM {value}"
