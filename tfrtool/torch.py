@@ -139,7 +139,7 @@ class IterableRecords(IterableDataset):  # type: ignore[misc]  # torch need not 
         part, loaded = self._part(), self._loaded
         if (found := loaded.get("part", part)) != part:
             raise UsageError(
-                "the state is that of another worker or of other shards",
+                "the state belongs to another worker or to other shards",
                 expected=f"records {part[0]} to {part[1]}",
                 found=f"records {found[0]} to {found[1]}",
                 hint="load it with the same shards and numbers of workers and ranks",

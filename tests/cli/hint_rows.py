@@ -296,7 +296,7 @@ convert a.tfrecord new --to arrayrecord --cast label:string | 2
   ? change records with --cast of tfrtool edit
   > tfrtool edit a.tfrecord new --cast label=string
 convert a.tfrecord pets.csv new | 2
-  ? use --from to read those of one format
+  ? use --from to read the files of one format
   > tfrtool convert pets new --from tfrecord --to jsonl
 convert pets rows.jsonl | 2
   ? pass a directory, and its format with --to

@@ -143,7 +143,8 @@ def test_hostile_predictions_are_text(pets: Path, tmp_path: Path) -> None:
     [
         ("", "none of 0 predictions is for these shards"),
         (line(0, "a", "b", 0.5, shard="x"), "none of 1 predictions"),
-        ("{", "line 1: expected a line of predictions.jsonl"),
+        ("{", r"line 1: expected a line of predictions.jsonl, .* found text that is not JSON"),
+        ("7", r"line 1: expected a line of .* found JSON with other keys or types"),
         (f'\n{{"shard": "{SHARD}", "record": -1}}', "line 2: expected"),
         (f'{{"shard": "{SHARD}", "record": {10**30}}}', "line 1: expected"),
         ("[" * 2000, "line 1: expected"),

@@ -248,7 +248,7 @@ def _new_records(
     # An error where class names or types are others.
     joined = CarriedMetadata([*before.folders, *found.folders], [*before.paths, *found.paths])
     for name in sorted(joined.types.conflicts):
-        what = f"its type of {name!r} differs from that of the dataset, so its meaning would change"
+        what = f"its type of {name!r} differs from the dataset's type, so its meaning would change"
         raise DatasetError(what, path=source)
     split_of = {path: split or own for own, some in found.splits.items() for path in some.shards}
     table = scan_records(
@@ -287,7 +287,7 @@ def _check_columns(
     if after != before or (not new.parsed and new.kind not in (before.kind, PayloadKind.EMPTY)):
         differ = {feature_name(one.key) for one in {*before.columns} ^ {*after.columns}}
         raise SchemaError(
-            f"its features differ from those of the dataset: {', '.join(sorted(differ))}",
+            f"its features differ from the dataset's: {', '.join(sorted(differ))}",
             path=source,
             expected=", ".join(before.names),
             found=", ".join(new.names),

@@ -53,7 +53,7 @@ class CarriedMetadata:
                     text = read_bounded(path).decode("utf-8")
                 if _lines(self.labels.setdefault(path.name, text)) != _lines(text):
                     raise DatasetError(
-                        f"its class names differ from those of {homes[path.name]}, "
+                        f"its class names differ from the names in {homes[path.name]}, "
                         "so labels would change their meaning",
                         path=path,
                     )

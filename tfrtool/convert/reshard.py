@@ -475,7 +475,7 @@ def _check_alike(columns: "Mapping[AnyPath, Columns]", *, strict: bool) -> None:
             parts.append((source, some_of(names, _SHOWN)))
     if parts:
         (source, names_of), *others = parts
-        what = f"its features differ from those of {printable(str(first))}: {names_of}"
+        what = f"its features differ from the features of {printable(str(first))}: {names_of}"
         what += "".join(f"; {printable(str(at))}: {more}" for at, more in others)
         hint = "use --allow-mixed to merge them anyway"
         if missing:

@@ -317,7 +317,7 @@ def _with_rates(root: Struct, rates: Mapping[str, Any]) -> Struct:
     for name, rate in rates.items():
         item = fields.get(name)
         if not isinstance(item, Values) or not isinstance(rate, int | str):
-            raise ValueError("the sample rates are not those of numbers")
+            raise ValueError("a sample rate or its feature is not numeric")
         fields[name] = replace(item, info={**item.info, RATE: rate})
     return Struct(fields)
 

@@ -147,7 +147,7 @@ class NestedBuild:
             rows = differing_records(first, part.offsets)
             if rows.size:
                 agree = False
-                what = f"lists as long as those of {paths[0]!r}"
+                what = f"lists as long as the lists of {paths[0]!r}"
                 self._refuse(rows, path, what, "other lengths")
         return agree
 

@@ -101,7 +101,7 @@ class FeatureArrays:
         path, other = (self._leaves[number].leaf.path for number in (index, first))
         count, expected = (parts[number].lengths[0][0] for number in (index, first))
         if group.level and count == expected:
-            raise misfit(path, f"lists as long as those of {other!r}", "other lengths")
+            raise misfit(path, f"lists as long as the lists of {other!r}", "other lengths")
         raise misfit(path, f"as many items as {other!r}", f"{count} instead of {expected}")
 
 

@@ -519,8 +519,8 @@ AUGMENTATIONS = (
     ),
     AugmentSpec(
         name="cutmix",
-        help="Replace a rectangle by that of another image of the batch, and weight the labels by "
-        "their areas.",
+        help="Replace a rectangle by the same part of another image of the batch, and weight the "
+        "labels by their areas.",
         unit="ALPHA",
         most=10,
         streams=(13, 14, 15, 16),

@@ -83,7 +83,7 @@ def restore(out: Path, frozen: int, variables: Sequence[Any], weights: Sequence[
     """
     with _opened(out) as (header, file):
         if header.run.frozen != frozen:
-            raise ValueError("its frozen weights differ from those of the run")
+            raise ValueError("its frozen weights differ from the run's weights")
         if header.arrays not in (_kinds(variables), _kinds((*variables, *weights))):
             raise ValueError("the file belongs to another model")
         size = sum(np.dtype(name).itemsize * math.prod(shape) for name, shape in header.arrays)

@@ -277,8 +277,8 @@ class TrainOptions(OpenOptions, PipelineOptions):
     )
     schedule: Literal["constant", "cosine"] | None = _optimization(
         None,
-        "Learning rate schedule: constant, or cosine decay to 0 at the last step.  [default: that "
-        "of a compiled model, or constant]",
+        "Learning rate schedule: constant, or cosine decay to 0 at the last step.  [default: from "
+        "a compiled model, or constant]",
     )
     warm_up: float | None = _optimization(
         None,

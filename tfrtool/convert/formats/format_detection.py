@@ -59,7 +59,7 @@ def format_of_files(paths: Sequence[AnyPath]) -> FormatSpec:
             found=" and ".join(
                 f"{name} ({path.name})" for name, path in sorted(formats.items())[:2]
             ),
-            hint="use --from to read those of one format",
+            hint="use --from to read the files of one format",
         )
     return FORMATS[next(iter(formats))]
 

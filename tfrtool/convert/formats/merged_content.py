@@ -186,7 +186,7 @@ def _class_names(scans: Sequence[Scan]) -> dict[str, tuple[str, ...]]:
     for scan in scans:
         for name, names in scan.content.class_names.items():
             if class_names.setdefault(name, names) != names:
-                what = f"its class names of {name!r} differ from those of the other files"
+                what = f"its class names of {name!r} differ from the other files' names"
                 raise SchemaError(what, path=scan.path)
     return class_names
 
@@ -221,7 +221,7 @@ def _alike(scans: Sequence[Scan]) -> Columns:
     first = scans[0]
     for scan in scans:
         if scan.content.columns != first.content.columns:
-            what = f"its columns are not those of {first.path.name}"
+            what = f"its columns differ from the columns of {first.path.name}"
             raise SchemaError(what, path=scan.path)
     return first.content.columns
 

@@ -376,7 +376,7 @@ def _flat_batch(rows: pa.RecordBatch, content: Content) -> pa.RecordBatch:
     schema = _without_images(rows.schema)
     columns = Columns.from_arrow(schema)
     if columns is None:
-        raise ValueError("the columns are not those of the file's metadata")
+        raise ValueError("the columns are not the ones that the file's metadata names")
     arrays = [
         pc.struct_field(array, "bytes") if is_image(array.type) else array for array in rows.columns
     ]

@@ -336,7 +336,7 @@ def _fields_of(data: bytes, message: str) -> dict[str, MessageField]:
         nonlocal left
         left -= 1
         if left < 0:
-            what = f"{message} has more than {MAX_COLUMNS:,} fields, including those of its parts"
+            what = f"{message} has more than {MAX_COLUMNS:,} fields, with the fields of its parts"
             raise UsageError(what)
         inner = field.message_type
         if inner is not None and inner.GetOptions().map_entry:

@@ -112,7 +112,8 @@ def decode_line(path: AnyPath, location: str, data: bytes) -> PredictedLine:
         return msgspec.json.decode(data, type=PredictedLine)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         expected = "a line of predictions.jsonl, or of predict --json on shards"
-        found = str(error)
+        is_json = isinstance(error, msgspec.ValidationError)
+        found = "JSON with other keys or types" if is_json else "text that is not JSON"
         raise UsageError(location, path=path, expected=expected, found=found) from error
 
 

@@ -293,7 +293,7 @@ def check_splits(splits: Mapping[AnyPath, str | None]) -> None:
     """Raise a `SourceError` if the names of some files, but not of all, have a split."""
     without = next((path for path, split in splits.items() if split is None), None)
     if without is not None and any(splits.values()):
-        what = "file name has no split, although those of other annotation files have one"
+        what = "file name has no split, although the names of other annotation files have one"
         raise SourceError(what, path=without, expected="a name such as instances_train2017.json")
 
 

@@ -52,7 +52,7 @@ class MaskReader(ImageFilesReader):
                     else:
                         self._names = _class_names(text, _COLORS.get(name))
                 except ValueError as error:
-                    hint = "put names without colors into classes.txt, that of 0 first"
+                    hint = "put names without colors into classes.txt, the name of 0 first"
                     path = self._folder.path(key)
                     raise SourceError(str(error), path=path, hint=hint) from error
         inner = [key for key in keys if any(map(is_annotation, key.split("/")[:-1]))]

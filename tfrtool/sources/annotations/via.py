@@ -80,7 +80,7 @@ class ViaReader(ImageFilesReader):
         chosen = chosen or next((name for name, _ in counts.most_common(1)), "")
         if len(counts) > 1:
             others = some_of([printable(one[:40]) for one in counts if one != chosen], _SHOWN)
-            what = f"classes are those of the attribute {printable(chosen[:40])}, not {others}"
+            what = f"classes come from the attribute {printable(chosen[:40])}, not {others}"
             self.notices.append(f"{key}: {what}")
         for image in images.values():
             self.check_count(key, len(image.raws))

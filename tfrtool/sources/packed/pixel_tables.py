@@ -224,7 +224,7 @@ def _images_of(
 ) -> Iterator[PixelImage]:
     sides: Sides | None = None
     if len(form.pixels) > 1 and (sides := _sides_of(len(form.pixels))) is None:
-        what = f"{len(form.pixels):,} columns of pixels are not those of a square image"
+        what = f"{len(form.pixels):,} columns of pixels don't make a square image"
         raise SourceError(what, path=path)
     start, number = f"{Path(path).name.partition('.')[0]}/", 0
     width = max(*form.pixels, *form.others.values(), 0) + 1
@@ -267,7 +267,7 @@ def _read_pixels(
         shown = printable(wrong[:TEXT_SHOWN])
         return None, f"pixel '{shown}' is not an integer from 0 to 255"
     if sides is None:
-        problem = None if _sides_of(len(values)) else "are not those of a square image"
+        problem = None if _sides_of(len(values)) else "don't make a square image"
         return values, problem and f"{len(values):,} pixels {problem}"
     wanted = sides[0] * sides[1] * sides[2]
     if len(values) != wanted:
