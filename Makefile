@@ -7,7 +7,7 @@
 # make test-frameworks  the tests with PyTorch, JAX and Grain, which it installs (1.3 GB)
 # make format        fix formatting and what ruff can fix
 # make docs          build the documentation in site/
-# make tables        update the option tables in docs/commands, and the notebook of the course page
+# make notebook      update the notebook of the course page
 # make pages         run all examples of the docs, so that the gate runs only changed pages
 # make pictures      update the pictures in docs/images
 # make readability   lower the counts of vague names and long functions in tests/rules
@@ -48,7 +48,7 @@ EXTRAS ?= dev,tensorflow
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests test-base test-several test-fast test-frameworks check rules format bench docs tables readability pages pictures fuzz sanitize fixtures golden clean
+.PHONY: help demo test run-tests test-base test-several test-fast test-frameworks check rules format bench docs notebook readability pages pictures fuzz sanitize fixtures golden clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -142,8 +142,7 @@ readability: $(READY_TO_TEST)
 pages: $(READY_TO_TEST)
 	$(BIN)/python -m tests.contracts.executed_pages
 
-tables: $(READY_TO_TEST)
-	$(BIN)/python -m fixtures.option_tables
+notebook: $(READY_TO_TEST)
 	$(BIN)/python -m fixtures.course_notebook
 
 pictures: $(READY_TO_TEST)

@@ -1,4 +1,4 @@
-"""Hooks of the site: its version, pages from the repository's root, and bars in tables."""
+"""Hooks of the site: version, pages from the repository's root, option tables, bars in tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from option_tables import with_tables
 
 from tfrtool import __version__
 
@@ -31,10 +32,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links to files in the repository's root lead to these pages."""
+    """Insert the option tables, and let links to files in the repository's root lead to pages."""
     for name in _ROOT_PAGES:
         markdown = re.sub(rf"\]\((?:\.\./)*{name}", f"]({name.lower()}", markdown)
-    return markdown
+    return with_tables(markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -8,8 +8,7 @@ The options of a verb are the fields of a dataclass derived from `Options`:
         on_error: Literal["skip", "stop"] = option("skip", "Skip damaged records, or stop.")
 
 `takes(CatOptions)` gives a verb these keywords, with their documentation, and
-`tfrtool.cli.parameters.command` gives a command these options. ``make tables`` writes the tables
-in docs/commands.
+`tfrtool.cli.parameters.command` gives a command these options. The site has tables of them.
 """
 
 import enum

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 from course_notebook import NOTEBOOK, PAGE, notebook_text
-from option_tables import augmentation_table, option_table, updated
+from option_tables import with_tables
 
 from tests.rules.breaches import expect_none
 from tests.rules.imports import RANKS
 from tfrtool.cli.app import cli
+from tfrtool.cli.help_page import GroupedOption
+from tfrtool.loading.augmentations import AUGMENTATIONS
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text("utf-8")
@@ -43,43 +45,69 @@ def _find(path: tuple[str, ...]) -> click.Command:
     return command
 
 
+def _source(page: str) -> str:
+    return (REPOSITORY / page).read_text("utf-8")
+
+
+def _on_site(page: str) -> str:
+    """Return a page as the site has it, with its tables."""
+    return with_tables(_source(page))
+
+
 def test_notebook_has_the_cells_of_its_page() -> None:
-    """``make tables`` writes the notebook of the course from its page."""
-    assert NOTEBOOK.read_text("utf-8") == notebook_text(PAGE.read_text("utf-8")), "make tables"
+    """``make notebook`` writes the notebook of the course from its page."""
+    assert NOTEBOOK.read_text("utf-8") == notebook_text(PAGE.read_text("utf-8")), "make notebook"
 
 
 def test_each_page_has_the_options_of_its_command() -> None:
-    """Each command has a page or a section with its options; `make tables` generates them."""
-    general = (REPOSITORY / "docs" / "commands" / "overview.md").read_text("utf-8")
+    """On the site, each command has a page or a section with a table of its options."""
     wrong = []
+    general = _source("docs/commands/overview.md")
     for path in _commands(cli):
-        page = (REPOSITORY / "docs" / "commands" / f"{path[0]}.md").read_text("utf-8")
-        name = " ".join(path)
+        name, file = " ".join(path), f"docs/commands/{path[0]}.md"
+        page = _on_site(file)
         if not re.search(rf"^#+ tfrtool {name} ", page, re.MULTILINE):
-            wrong.append(f"{path[0]}.md has no heading `tfrtool {name} ...`")
-        table = option_table(name)
-        section = f"<!-- options: {name} -->\n\n{table}\n<!-- end of options -->"
-        if section not in page:
-            wrong.append(f"{path[0]}.md: the table of `tfrtool {name}` differs from its help")
-        for parameter in _find(path).params:
-            named = f"`{parameter.opts[0]}" in table + general
-            if isinstance(parameter, click.Option) and not named:
-                wrong.append(f"overview.md lacks {parameter.opts[0]}, which has no group")
+            wrong.append(f"{file} has no heading `tfrtool {name} ...`")
+        if f"<!-- options: {name} -->\n`tfrtool {name} --help-all` " not in _source(file):
+            wrong.append(f"{file} has no line `<!-- options: {name} -->` and a sentence below")
+        section = re.split(rf"^#+ tfrtool {name} ", page, flags=re.MULTILINE)[-1]
+        section = re.split(r"^#+ tfrtool ", section, flags=re.MULTILINE)[0]
+        for option in _find(path).params:
+            flag = f"`{option.opts[0]}"
+            if isinstance(option, GroupedOption) and f"\n| {flag}" not in section:
+                wrong.append(f"{file} has no row for {flag}")
+            elif isinstance(option, click.Option) and flag not in section + general:
+                wrong.append(f"overview.md lacks {flag}, which is in no table")
     expect_none(
         wrong,
-        "docs/commands has the help's options as tables between `<!-- options: NAME -->` and "
-        "`<!-- end of options -->`; `make tables` updates them:",
+        "The site has a table of each command's options where docs/commands has the line "
+        "`<!-- options: NAME -->`. Readers of the source find a sentence there:",
     )
+
+
+def test_a_row_has_the_values_default_and_range_of_an_option() -> None:
+    """A row of a table has what the help says, with code marked as code."""
+    page = _on_site("docs/commands/inspect.md")
+    assert (
+        "| `--thumb PX` | Size of the thumbnails in pixels. Default: `128`. Range: 32 to 1024. |"
+        in page
+    )
+    assert re.search(r"\| `--out FILE` \| .*`\.png`.* Required\. \|", page)
+    assert "\n| `--engine local\\|ray` |" in page
 
 
 def test_the_page_of_train_has_all_augmentations() -> None:
-    """The table of augmentations is the one that `make tables` generates."""
-    for path in sorted((REPOSITORY / "docs" / "commands").glob("*.md")):
-        page = path.read_text("utf-8")
-        assert page == updated(page), f"{path.name}: run `make tables`"
-    assert augmentation_table() in (REPOSITORY / "docs/commands/train-pipeline.md").read_text(
-        "utf-8"
-    )
+    """On the site, the page of the input pipeline has a row for each augmentation."""
+    page = _on_site("docs/commands/train-pipeline.md")
+    notations = [spec.notation.replace("|", "\\|") for spec in AUGMENTATIONS]
+    assert [notation for notation in notations if f"\n| `{notation}` |" not in page] == []
+    assert "--help-all` lists all augmentations" not in page
+
+
+def test_a_page_without_marks_stays_as_it_is() -> None:
+    """Pages without a mark, or with one in the middle of a line, get no table."""
+    for page in ("# Costs\n\nNothing here.\n", "Write `<!-- options: cat -->`.\n\nThen go on.\n"):
+        assert with_tables(page) == page
 
 
 def _known(path: tuple[str, ...]) -> set[str]:
@@ -126,7 +154,7 @@ def test_links_exist() -> None:
     """The target of a link within the repository exists: a file, or a heading of it."""
     broken = []
     for page in PAGES:
-        for link in _LINK.findall(_BLOCK.sub("", (REPOSITORY / page).read_text("utf-8"))):
+        for link in _LINK.findall(_BLOCK.sub("", _on_site(page))):
             if re.match(r"[a-z]+:", link):
                 continue
             name, _, anchor = link.partition("#")
