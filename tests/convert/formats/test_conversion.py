@@ -6,7 +6,7 @@ import csv
 import gzip
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +249,23 @@ def test_shards_whose_names_show_no_format(tmp_path: Path) -> None:
         "train": 2,
         "eval": 1,
     }
+
+
+@pytest.mark.parametrize("name", ["part-00000", "data_tfrecord-00000-of-00001", "a.tfrecord"])
+def test_shards_next_to_tables(
+    name: str, tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    """In a folder with a table, the shards are read, a note names the table, --from reads it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / name).write_bytes(shard_of([tfrtool.encode_example({"label": 1})] * 3))
+    (folder / "labels.csv").write_text("a\n1\n")
+    code, _, errors = run("convert", folder, tmp_path / "a.jsonl")
+    assert (code, (tmp_path / "a.jsonl").read_text().count("label")) == (0, 3)
+    assert "skipped 1 file in another format, such as labels.csv (--from csv reads it)" in errors
+    code, _, errors = run("convert", folder, tmp_path / "b.jsonl", "--from", "csv")
+    assert (code, errors) == (0, "")
+    assert json.loads((tmp_path / "b.jsonl").read_text()) == {"a": 1}
 
 
 def test_select_and_rename(pets: Path, tmp_path: Path) -> None:

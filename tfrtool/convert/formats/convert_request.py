@@ -8,6 +8,7 @@ from tfrtool.convert.formats.format_detection import (
     find_format_files,
     format_of_files,
     format_of_name,
+    other_format_files,
 )
 from tfrtool.convert.formats.format_specs import (
     FORMAT_NAMES,
@@ -19,11 +20,11 @@ from tfrtool.convert.formats.record_format import Format, format_of
 from tfrtool.convert.formats.schema_types import ChosenTypes, chosen_types
 from tfrtool.convert.formats.single_file import check_target
 from tfrtool.convert.source_records import find_sources
-from tfrtool.errors import UsageError
+from tfrtool.errors import UsageError, human_count, printable
 from tfrtool.examples.dataset_files import DatasetFiles
 from tfrtool.records.compression import named_compression
 from tfrtool.sources.formats.csv_options import CsvOptions
-from tfrtool.storage.arguments import Paths
+from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.writing.run_options import JobSettings, check_goal
 
@@ -74,6 +75,8 @@ def resolve_request(source: Paths, target: AnyPath, options: ConvertOptions) -> 
     check_goal(target)
     files = find_sources(source, target, partial(find_format_files, name=options.from_format))
     source_spec = FORMATS[options.from_format or format_of_files(files.paths).name]
+    if options.from_format is None:
+        files.notes += _skipped_files(source, source_spec)
     target_spec, single = _choose_target(target, options.to, source_spec)
     options.check(source_spec, target_spec, single=single)
     settings = replace(options.settings(_named_path(target, single)), workers=options.pool)
@@ -89,6 +92,15 @@ def resolve_request(source: Paths, target: AnyPath, options: ConvertOptions) -> 
         target_format=_target_format(target_spec, source_spec, options),
         settings=settings,
     )
+
+
+def _skipped_files(source: Paths, read: FormatSpec) -> list[str]:
+    """Return a note on the files in directories that aren't read, as their format is another."""
+    skipped = [file for path in as_paths(source) for file in other_format_files(path, read)]
+    if not skipped or (spec := format_of_name(skipped[0].name)) is None:
+        return []
+    count, name = human_count(len(skipped), "file"), printable(skipped[0].name)
+    return [f"skipped {count} in another format, such as {name} (--from {spec.name} reads it)"]
 
 
 def _choose_target(target: AnyPath, to: str | None, source: FormatSpec) -> tuple[FormatSpec, bool]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tfrtool.convert.formats.format_specs import FORMAT_NAMES, FORMATS, FormatSpec
 from tfrtool.errors import SourceError, UsageError, os_errors_as
-from tfrtool.records.shard_sets import natural_order
+from tfrtool.records.shard_sets import is_shard_name, natural_order
 from tfrtool.records.shards import matching_files
 from tfrtool.sources.formats.saved_datasets import saved_files
 from tfrtool.storage.commit import check_not_publishing
@@ -32,22 +32,52 @@ def find_format_files(path: AnyPath, name: str | None) -> Sequence[AnyPath]:
     if files := saved_files(path):
         return files
     check_not_publishing(path)
-    files = []
-    for child in path.iterdir():
-        if child.name.startswith("."):  # such as the folder of an interrupted write
-            continue
-        with contextlib.suppress(OSError):
-            files += [child] if child.is_file() else [p for p in child.iterdir() if p.is_file()]
+    files = _files_in(path)
     visible = [file for file in files if not file.name.startswith(".")]
     for spec in FORMATS.values() if name is None else (FORMATS[name],):
         if matches := [file for file in visible if spec.file_pattern.search(file.name)]:
             matches.sort(key=lambda file: natural_order(str(file)))
-            return matches if spec.name != "tfrecord" else ()
+            is_shards = spec.name == "tfrecord" or (name is None and _has_unnamed_shard(visible))
+            return () if is_shards else matches
     packed = [file for file in files if file.name.lower().endswith(_PACKED)][:1]
     may_be_shards = bool(packed) and name in (None, "tfrecord")
     if may_be_shards and any(map(_starts_shard, visible[:MAX_FILES_OF_A_KIND])):
         return ()  # such as the data_tfrecord-00000-of-00001.gz of TFX
     return packed
+
+
+def other_format_files(path: AnyPath, read: FormatSpec) -> list[AnyPath]:
+    """Return the files of a directory that have another format's name, and of folders in it.
+
+    Those that are named like shards are not among them, if shards are read: a note names them.
+    """
+    if not path.is_dir() or saved_files(path):
+        return []
+    named = [(file, format_of_name(file.name)) for file in _files_in(path)]
+    others = [
+        file
+        for file, spec in named
+        if spec is not None and spec.file_pattern != read.file_pattern and file.name[0] != "."
+    ]
+    return [file for file in others if read.name != "tfrecord" or not is_shard_name(file.name)]
+
+
+def _files_in(path: AnyPath) -> list[AnyPath]:
+    """Return the files of a directory, and of folders in it that aren't hidden."""
+    files: list[AnyPath] = []
+    for child in path.iterdir():
+        if child.name.startswith("."):  # such as the folder of an interrupted write
+            continue
+        with contextlib.suppress(OSError):
+            files += [child] if child.is_file() else [p for p in child.iterdir() if p.is_file()]
+    return files
+
+
+def _has_unnamed_shard(files: Sequence[AnyPath]) -> bool:
+    """Return whether a file whose name says nothing is a shard, such as part-00000."""
+    unnamed = [file for file in files if format_of_name(file.name) is None]
+    candidates = [file for file in unnamed if is_shard_name(file.name) is not False]
+    return any(map(_starts_shard, candidates[:MAX_FILES_OF_A_KIND]))
 
 
 def format_of_files(paths: Sequence[AnyPath]) -> FormatSpec:
