@@ -54,3 +54,10 @@ def test_events_below_other_shards(make_shard: MakeShard, tmp_path: Path) -> Non
     found = tfrtool.verify(tmp_path)
     assert len(found.shards) == 1
     assert any("1 shard in 1 subfolder is not included (logs)" in note for note in found.notes)
+
+
+def test_inspect_shard_shows_events(run: Run) -> None:
+    """The fields of an event, not its bytes."""
+    code, out, _ = run("inspect", "shard", EVENT, "--limit", "1")
+    assert (code, "payload     TensorBoard events" in out) == (0, True)
+    assert 'file_version  "brain.Event:2"' in out

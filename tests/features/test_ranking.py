@@ -157,6 +157,19 @@ def test_inspect_shard_names_them(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["content"] == "ExampleListWithContext"
 
 
+def test_inspect_shard_shows_documents(run: Run, tmp_path: Path) -> None:
+    """A line for the context and for each of the first five documents, and how many there are."""
+    documents = [{"grade": number} for number in range(7)]
+    lists = [elwc(*QUERIES[0]), elwc({"query": "long"}, documents)]
+    code, out, _ = run("inspect", "shard", ranking_shard(tmp_path / "a.tfrecord", lists))
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    short = lines.index('context {"query": "q0"}')
+    assert lines[short + 1].startswith('examples[0] {"grade": 0, "score": 0.5, "title": ["a", "b"]')
+    long = lines.index('context {"query": "long"}')
+    shown = [f'examples[{number}] {{"grade": {number}}}' for number in range(5)]
+    assert (code, lines[long + 1 :]) == (0, [*shown, 'examples "... 7 in all"'])
+
+
 def test_inspect_schema_says_how_to_see_columns(run: Run, tmp_path: Path) -> None:
     """The hint is a query that shows them."""
     path = ranking_shard(tmp_path / "a.tfrecord", [elwc(*QUERIES[0])])

@@ -47,6 +47,8 @@ _INDICES_SHOWN = 8
 _PIECE = 64 * 1024
 _NAME_WIDTH = 36
 """Columns that are set aside for names; longer ones take more."""
+_DOCUMENTS_SHOWN, _VALUES_SHOWN = 5, 10
+"""Documents of a ranking list, and values of a feature in one, that are shown at most."""
 _NARROWEST_VALUE = 20
 """Columns that a value has at least."""
 
@@ -315,14 +317,10 @@ def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
     yield Heading(_title(record))
     if content:
         yield from map(Bad, content.get("misfits", ()))
-        fields = content.get("message", {})
-        width = min(max(map(len, fields), default=0), _NAME_WIDTH)
-        for name, value in fields.items():
-            text, room = json.dumps(value), max(page_width() - width - 4, _NARROWEST_VALUE)
-            yield f"{name:{width}}  {text if len(text) <= room else text[: room - 3] + '...'}"
+        yield from _fields(content.get("message", {}))
         return
     if parsed is None:
-        yield _value(record.payload, page_width() - 2)
+        yield from _fields(_parts(record.payload)) or [_value(record.payload, page_width() - 2)]
         return
     names = [*parsed.values, *(misfit.name for misfit in parsed.misfits)]
     width = min(max((len(name_text(name)) for name in names), default=0), _NAME_WIDTH)
@@ -333,6 +331,33 @@ def _sample(sample: "Sample", content: Mapping[str, Any]) -> Iterator[str]:
     for misfit in parsed.misfits:
         text = f"expected {misfit.expected}, found {misfit.found}"
         yield Bad(f"{name_text(misfit.name):{width}}  {text}")
+
+
+def _fields(fields: Mapping[str, Any]) -> list[str]:
+    """Return a line for each field of a message."""
+    width = min(max(map(len, fields), default=0), _NAME_WIDTH)
+    lines = list[str]()
+    for name, value in fields.items():
+        text, room = json.dumps(value), max(page_width() - width - 4, _NARROWEST_VALUE)
+        text = text if len(text) <= room else f"{text[: room - 3]}..."
+        lines.append(f"{printable(name):{width}}  {printable(text)}")
+    return lines
+
+
+def _parts(payload: bytes) -> dict[str, Any]:
+    """Return the fields of an event, and the context and first documents of a ranking list."""
+    from tfrtool.inspection.rows.payload_json import PayloadJson
+
+    content = PayloadJson(most=_VALUES_SHOWN).describe(payload)
+    if "event" in content:
+        return dict(content["event"])
+    parts = {"context": content["context"]["features"]} if "context" in content else {}
+    documents = content.get("examples", [])
+    for number, document in enumerate(documents[:_DOCUMENTS_SHOWN]):
+        parts[f"examples[{number}]"] = document["features"]
+    if len(documents) > _DOCUMENTS_SHOWN:
+        parts["examples"] = f"... {len(documents):,} in all"
+    return parts
 
 
 def _value(value: "ParsedValue", room: int) -> str:
