@@ -120,6 +120,9 @@ index header.tfrecord | 1
 count deep | 1
   ? to search deeper, quote a pattern: 'deep/**'
   > tfrtool count 'deep/**'
+repair numbers b.tfrecord | 2
+  ? run tfrtool verify numbers to find the damaged shards
+  > tfrtool verify numbers
 repair damaged.tfrecord a.tfrecord | 2
   ? choose a new file; repair never overwrites one
   > tfrtool repair damaged.tfrecord new | 3

@@ -1,6 +1,7 @@
 """Taking what is whole out of a damaged shard."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -82,7 +83,7 @@ def repair_shard(
             compressed with gzip, otherwise like the damaged shard.
 
     Raises:
-        UsageError: ``out`` already exists.
+        UsageError: ``out`` already exists, or ``shard`` is a directory.
         ShardError: the shard can't be read, or has other checksums than ``accept_checksums``.
         CorruptShardError: the shard has no intact record. Nothing is written.
         WriteError: the new file can't be written, or differs from what was written to it.
@@ -94,6 +95,9 @@ def repair_shard(
         raise UsageError(
             "already exists", path=out, hint="choose a new file; repair never overwrites one"
         )
+    if source is path and path.is_dir():
+        hint = f"run tfrtool verify {shlex.quote(str(path))} to find the damaged shards"
+        raise UsageError("is a directory: repair reads one shard", path=path, hint=hint)
     delete_leftovers(out)
     losses = _Losses()
     writing = os_errors_as(WriteError, out, "can't be written")
