@@ -1,4 +1,4 @@
-"""The how-to page about training on several machines: its script runs on this machine."""
+"""The script of the how-to page about training on several machines runs on this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,22 +16,21 @@ from pathlib import Path
 import pytest
 
 import tfrtool
-from tests.doc_examples import blocks_of
+from tests.doc_examples import REPOSITORY
 from tests.engines.running import Nodes
 from tests.training.runs import write_drawings
 
 pytestmark = [pytest.mark.tf, pytest.mark.several]
 
-PAGE = "docs/how-to/several-machines.md"
+SCRIPT = REPOSITORY / "docs/how-to/train_workers.py"
 
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     """Return the script of the page, next to a dataset."""
-    (source,) = (block.body for block in blocks_of(PAGE) if block.language == "python")
     write_drawings(tmp_path / "pets")
     path = tmp_path / "train_workers.py"
-    path.write_text(source)
+    shutil.copy(SCRIPT, path)
     return path
 
 
