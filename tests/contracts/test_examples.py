@@ -93,9 +93,9 @@ def small() -> Iterator[None]:
         yield
 
 
-def test_there_are_twenty_one_how_to_pages() -> None:
-    """There are twenty-one how-to pages, and each shows commands."""
-    assert len(PAGES) == 21
+def test_there_are_twenty_how_to_pages() -> None:
+    """There are twenty how-to pages, and each shows commands."""
+    assert len(PAGES) == 20
     for page in PAGES:
         assert any(block.language in ("sh", "console") for block in blocks_of(page)), page
 
