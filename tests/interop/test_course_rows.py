@@ -93,22 +93,21 @@ CHECKS = (
 
 
 def _rows() -> list[list[str]]:
-    """Return the cells of each row of the table."""
+    """Return the cells of each row of the table that has a verdict."""
     text = (REPOSITORY / PAGE).read_text("utf-8").partition("## Row by row\n")[2]
-    lines = re.findall(r"^\| (\d+ \| .*) \|$", text.partition("\n## ")[0], re.MULTILINE)
-    return [re.split(r" (?<!\\)\| ", line) for line in lines]
+    lines = re.findall(r"^\| (.+) \|$", text.partition("\n## ")[0], re.MULTILINE)[1:]
+    rows = [re.split(r" (?<!\\)\| ", line) for line in lines]
+    return [row for row in rows if row[-1] != "|"]
 
 
 def test_each_row_has_its_check() -> None:
-    """Rows are numbered, have a verdict, and each names a test or a section that exists."""
-    rows = _rows()
-    assert [row[0] for row in rows] == [str(number) for number in range(1, len(CHECKS) + 1)]
-    for row, check in zip(rows, CHECKS, strict=True):
+    """Rows have a verdict, and for each there is a test, or a section, that exists."""
+    for row, check in zip(_rows(), CHECKS, strict=True):
         path, name = check.split("::")
         text = (REPOSITORY / path).read_text("utf-8")
         wanted = f"\n## {name}\n" if path == PAGE else f"\ndef {name}("
-        assert wanted in text, f"row {row[0]}: {check} does not exist"
-        assert re.match("(same|close|differs)(: .+)?$", row[3]), f"row {row[0]}: {row[3]}"
+        assert wanted in text, f"{row[0]}: {check} does not exist"
+        assert re.match("(same|close|differs)(: .+)?$", row[2]), f"{row[0]}: {row[2]}"
 
 
 @pytest.fixture(scope="module")
