@@ -2,16 +2,16 @@
 
 import math
 from codecs import getincrementaldecoder
-from collections import Counter
-from collections.abc import Sequence
 from itertools import chain, islice
 
 from tfrtool.records.wire import read_fields, read_tensor
 from tfrtool.storage.image_brand import BRAND_BYTES, image_brand
 
+PNG_HEAD = b"\x89PNG\r\n\x1a\n"
+
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "image/jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (PNG_HEAD, "image/png"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
     (b"II*\0", "image/tiff"),
@@ -26,9 +26,9 @@ _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 
 # Most values start with none of these bytes, and need no more than this one look. The box that
 # a HEIC or AVIF file starts with is smaller than 16 MiB, so that its length starts with a zero.
-_FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RB\0"])
+FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RB\0"])
 
-_PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
+PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
 _LONG = 256
 """From here on, deleting what is printable costs less than decoding and asking; measured."""
 
@@ -40,25 +40,13 @@ def describe_bytes(value: bytes) -> str:
     """Return a media type, the name of a serialized message, "text", "binary" or "empty"."""
     if not value:
         return "empty"
-    if value[0] in _FIRST_BYTES:
+    if value[0] in FIRST_BYTES:
         name = _describe_magic(value[:BRAND_BYTES])
         if name is not None:
             return name
     if is_text(value):
         return "text"
     return _describe_message(value) or "binary"
-
-
-def describe_all(values: Sequence[bytes]) -> Counter[str]:
-    """Count what `describe_bytes` returns for values: soon for short text."""
-    length = sum(map(len, values))
-    if length > _LONG * len(values) or b"".join(values).translate(None, _PRINTABLE_ASCII):
-        return Counter(map(describe_bytes, values))
-    others = [value for value in values if not value or value[0] in _FIRST_BYTES]
-    counts = Counter(map(describe_bytes, others))
-    if len(others) < len(values):
-        counts["text"] += len(values) - len(others)
-    return counts
 
 
 def _describe_magic(head: bytes) -> str | None:
@@ -81,7 +69,7 @@ def is_text(value: bytes) -> bool:
         return decode_text(value) is not None
     pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
     if value.isascii():
-        return not any(piece.translate(None, _PRINTABLE_ASCII) for piece in pieces)
+        return not any(piece.translate(None, PRINTABLE_ASCII) for piece in pieces)
     decode = getincrementaldecoder("utf-8")().decode
     try:
         return all(_is_printable(decode(piece)) for piece in pieces) and not decode(b"", final=True)
@@ -154,7 +142,7 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 def png_form(value: bytes) -> PixelForm | None:
     """Return the form of a PNG's pixels; None of anything else."""
-    if len(value) < 26 or not value.startswith(b"\x89PNG\r\n\x1a\n"):
+    if len(value) < 26 or not value.startswith(PNG_HEAD):
         return None
     channels = _PNG_CHANNELS.get(value[25])
     return None if channels is None else (channels, 16 if value[24] == 16 else 8)

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from typing import Any, Self
@@ -87,18 +87,13 @@ class ValueStatistics:
             self.infinite += len(countable) - len(finite) - nan
             countable = measures = finite
         if measures:
-            self._widen(min(measures), max(measures))
+            self.widen(min(measures), max(measures))
         if kind == "bytes_list" and (self.maximum or 0) > DISTINCT_BYTES:
             self.distinct = None
-        self._count(countable)
+        self.count(countable)
 
-    def add_numbers(self, low: float, high: float, values: Callable[[], Iterable[Value]]) -> None:
-        """Add finite numbers, with the least and the greatest; they are counted if need be."""
-        self._widen(low, high)
-        if self.distinct is not None:
-            self._count(values())
-
-    def _count(self, values: Iterable[Value] | Counter[Value] | None) -> None:
+    def count(self, values: Iterable[Value] | Counter[Value] | None) -> None:
+        """Count values, as far as distinct ones are counted; None if there are too many."""
         if values is None:
             self.distinct = None
         elif self.distinct is not None:
@@ -106,7 +101,8 @@ class ValueStatistics:
             if len(self.distinct) > DISTINCT_VALUES:
                 self.distinct = None
 
-    def _widen(self, low: float | None, high: float | None) -> None:
+    def widen(self, low: float | None, high: float | None) -> None:
+        """Add the least and the greatest of some values."""
         if low is not None and (self.minimum is None or low < self.minimum):
             self.minimum = low
         if high is not None and (self.maximum is None or high > self.maximum):
@@ -116,7 +112,7 @@ class ValueStatistics:
         """Add what another fold has seen of the same type."""
         self.stretch(other.low, other.high)
         self.first = min(self.first, other.first)
-        self._widen(other.minimum, other.maximum)
+        self.widen(other.minimum, other.maximum)
         self.present += other.present
         self.several += other.several
         self.empty += other.empty
@@ -126,7 +122,7 @@ class ValueStatistics:
         self.infinite += other.infinite
         self.pixels |= other.pixels
         self.content.update(other.content)
-        self._count(other.distinct)
+        self.count(other.distinct)
 
 
 @dataclass(slots=True)

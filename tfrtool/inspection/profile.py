@@ -7,6 +7,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tfrtool.engines.engine import cores
 from tfrtool.engines.split_shards import map_folds, shift_record_index
 from tfrtool.errors import ShardError, printable
 from tfrtool.examples.example import PayloadKind
@@ -16,7 +17,7 @@ from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, Re
 from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, detect_compression
 from tfrtool.records.frames import Frames, bytes_of, crcs_of
-from tfrtool.records.framing import Fault, Record
+from tfrtool.records.framing import FRAME_SIZE, Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shards import Shard
 from tfrtool.records.stream import (
@@ -46,8 +47,8 @@ if TYPE_CHECKING:  # the rest is imported where it is needed, to keep processes 
 _BATCH_RECORDS, _BATCH_BYTES = 4096, 16 * 1024 * 1024
 """Records, and bytes of payloads, whose statistics are taken together, at least."""
 
-_MANY_RECORDS = 4096
-"""Records of a shard that are parsed one by one: to load NumPy and Arrow takes longer."""
+_MANY_RECORDS = 2048
+"""Records that are parsed one by one: to load NumPy takes longer."""
 
 _Fold = TypeVar("_Fold", bound=RecordFold)
 
@@ -76,6 +77,7 @@ class ProfileRequest:
         rows: where to store a row for each record.
         hashed: the shards whose SHA-256 is needed.
         sample: the maximum number of records to read of each shard, if there is one.
+        expected_bytes: what a process will read, roughly; 0 if that is not known.
     """
 
     features: bool = False
@@ -89,18 +91,21 @@ class ProfileRequest:
     rows: "RowRequest | None" = None
     hashed: Collection[AnyPath] = ()
     sample: Mapping[Any, int | None] = field(default_factory=dict)
+    expected_bytes: int = 0
 
 
 class RecordSchema(RecordFold):
     """The schema of records."""
 
-    def __init__(self, source: str, *, values: bool = True) -> None:
+    def __init__(self, source: str, *, values: bool = True, expected_bytes: int = 0) -> None:
+        """Begin; ``expected_bytes`` are what this process reads, if that is known."""
         super().__init__()
         self.schema = SchemaFold(values=values, source=source)
+        self._expected_bytes = expected_bytes
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
-        """Add records to the schema; once there were many, a batch at a time."""
-        if self.schema.records >= _MANY_RECORDS and isinstance(records, Frames) and not rejected:
+        """Add records to the schema; a batch at a time if there are many."""
+        if isinstance(records, Frames) and not rejected and self._expects_many(records):
             self._add_batch(records, rejected)
         else:
             for record in records:
@@ -109,6 +114,13 @@ class RecordSchema(RecordFold):
                 ):
                     self.reject(record, rejected)
         self.sequences = self.schema.sequences > 0
+
+    def _expects_many(self, records: Frames) -> bool:
+        """Return whether there are many records, or will be if all have the size of these."""
+        if self.schema.records >= _MANY_RECORDS:
+            return True
+        size = bytes_of(records) + FRAME_SIZE * len(records)
+        return self._expected_bytes * len(records) >= _MANY_RECORDS * size
 
     def _add_batch(self, records: Frames, rejected: set[int]) -> None:
         from tfrtool.examples.arrow.schema_scan import BatchSchemaFold
@@ -374,7 +386,7 @@ def _folds_of(source: AnyPath | Stream, request: ProfileRequest) -> list[RecordF
 
         folds.append(SchemaCheck(request.schema, path_of(source)))
     if request.features:
-        folds.append(RecordSchema(str(path_of(source))))
+        folds.append(RecordSchema(str(path_of(source)), expected_bytes=request.expected_bytes))
     if request.labels is not None and (request.labels.label or request.labels.objects is not None):
         from tfrtool.inspection.dataset.record_labels import LabelCounts
 
@@ -432,7 +444,11 @@ def profile_shards(
     are wanted at once. A process is worth its start for ``worth`` bytes.
     """
     at_once = request.rows is not None and request.rows.on_piece is not None
-    meter = Meter(options.on_progress, title, BYTES, total_bytes(sources))
+    total = total_bytes(sources)
+    if total and not request.sample:
+        share = max(total // (options.workers or cores()), min(total, worth))
+        request = replace(request, expected_bytes=share)
+    meter = Meter(options.on_progress, title, BYTES, total)
     with options.pool() as pool:
         yield from map_folds(
             partial(ShardProfile, request=request),

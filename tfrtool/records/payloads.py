@@ -10,7 +10,11 @@ from tfrtool.records import frames
 from tfrtool.records.frames import Frames
 from tfrtool.records.framing import FOOTER_SIZE, HEADER_SIZE, Record, masked_crc32c
 
-Places = NDArray[np.int64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+LONG_STRING = 1024
+"""Mean bytes of strings that are left to Arrow, whose allocator keeps the memory for the next."""
 
 
 class Payloads(Sequence[bytes]):
@@ -23,7 +27,7 @@ class Payloads(Sequence[bytes]):
     """
 
     def __init__(
-        self, data: bytes, starts: Places, ends: Places, keys: NDArray[np.uint64] | None = None
+        self, data: bytes, starts: Ints, ends: Ints, keys: NDArray[np.uint64] | None = None
     ) -> None:
         """Take payloads, and the `payload_key` of each if these are known."""
         self.data, self.starts, self.ends = data, starts, ends
@@ -58,7 +62,7 @@ class Payloads(Sequence[bytes]):
             yield data[start:end]
 
     @property
-    def sizes(self) -> Places:
+    def sizes(self) -> Ints:
         """How long each is."""
         return self.ends - self.starts
 
@@ -93,7 +97,7 @@ def payloads_of(records: Sequence[Record]) -> Sequence[bytes]:
     return Payloads(records.data, starts[:-1] + HEADER_SIZE, starts[1:] - FOOTER_SIZE, keys)
 
 
-def sizes_of(payloads: Sequence[bytes]) -> Places:
+def sizes_of(payloads: Sequence[bytes]) -> Ints:
     """Return how long each payload is."""
     if isinstance(payloads, Payloads):
         return payloads.sizes

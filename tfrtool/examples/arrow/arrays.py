@@ -11,12 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.records import frames
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-_LONG = 1024
-"""Mean bytes of strings that are left to Arrow, whose allocator keeps the memory for the next."""
+from tfrtool.records.payloads import LONG_STRING
+from tfrtool.records.payloads import Bools as Bools
+from tfrtool.records.payloads import Ints as Ints
 
 
 def numbers_array(values: NDArray[Any]) -> pa.Array:
@@ -51,7 +48,7 @@ def strings_at(data: Any, start: Ints, end: Ints) -> pa.Array:
     """Return what is at some places in data of less than 2 GiB, in order, as a binary array."""
     if len(start) == 1:  # as a long value is
         return binary_array(np.array([start[0], end[0]], np.int32), data)
-    if frames.native is not None and int((end - start).sum()) <= _LONG * len(start):
+    if frames.native is not None and int((end - start).sum()) <= LONG_STRING * len(start):
         content, ends_of = frames.native.bytes_at(data, start, end)
         # Arrow's `take` says of each string that it is valid, and so sizes are the same.
         valid = np.packbits(np.ones(len(start), np.bool_), bitorder="little")

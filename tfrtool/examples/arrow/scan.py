@@ -4,31 +4,27 @@ What it understands is the form in which writers write: one field of each sort, 
 each map entry, no key twice, one kind in a feature, packed numbers. Whatever is not of this form is
 `irregular`, and left to protobuf: what protobuf makes of it is written again in this form, by
 `canonical`. A length is held against the end of what it is in before it is used.
+
+Arrow is imported where it is needed: C finds keys and numbers without it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.arrays import (
-    Bools,
-    Ints,
-    numbers_array,
-    strings_array,
-    strings_at,
-)
 from tfrtool.examples.example import DType, holds_features, parse_message
 from tfrtool.records import frames
-from tfrtool.records.payloads import Payloads
+from tfrtool.records.payloads import LONG_STRING, Bools, Ints, Payloads
 from tfrtool.records.wire import read_spans
 from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FIRST, SECOND = 0x0A, 0x12
 """The tags of fields 1 and 2 where they have a length."""
@@ -60,7 +56,7 @@ class Keys:
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """Take different keys."""
-        self.array = strings_array(keys)
+        self.keys = keys
         self.data = b"".join(keys)
         self.ends = np.cumsum([*map(len, keys)], dtype=np.int64)
         self.order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
@@ -112,7 +108,7 @@ class WireScan:
 
     def _map(self, tag: int, at: Ints) -> tuple[Ints, Ints]:
         """Return where a map is; nothing, and where what follows starts, if it is not there."""
-        present = np.flatnonzero((self._tags(at) == tag) & (at < self._ends))
+        present = np.flatnonzero((self.bytes_at(at) == tag) & (at < self._ends))
         first, stop = at.copy(), at.copy()
         _, begin, close, ok = self.field(at[present], self._ends[present])
         self.irregular[present[~ok]] = True
@@ -120,7 +116,8 @@ class WireScan:
         first[present], stop[present] = begin[ok], close[ok]
         return first, stop
 
-    def _tags(self, at: Ints) -> NDArray[np.uint8]:
+    def bytes_at(self, at: Ints) -> NDArray[np.uint8]:
+        """Return the byte at each place; behind the data, its last one."""
         return self._bytes.take(at, mode="clip")
 
     def field(self, at: Ints, end: Ints) -> tuple[NDArray[np.uint8], Ints, Ints, Bools]:
@@ -145,7 +142,7 @@ class WireScan:
                     break
             size[more] = 1 << 40
         stop = first + size
-        return self._tags(at), first, stop, stop <= end
+        return self.bytes_at(at), first, stop, stop <= end
 
     def children(
         self, owner: Ints, start: Ints, end: Ints, most: int = 2**31
@@ -247,16 +244,21 @@ class WireScan:
         if 1 in marks:
             self.irregular[owner[np.frombuffer(marks, np.bool_)]] = True
 
-    def strings(self, start: Ints, end: Ints) -> pa.Array:
+    def strings(self, start: Ints, end: Ints) -> "pa.Array":
         """Return what is at these places, which are in order, as a binary array."""
+        from tfrtool.examples.arrow.arrays import strings_at
+
         return strings_at(self.data, start, end)
 
     def packed(self, start: Ints, end: Ints) -> NDArray[np.uint8]:
         """Return the bytes at these places, which are in order, one after the other."""
         if len(start) == 1:
             return self._bytes[start[0] : end[0]]
+        size = int((end - start).sum())
+        if frames.native is not None and size <= LONG_STRING * len(start):
+            return np.frombuffer(frames.native.bytes_at(self.data, start, end)[0], np.uint8)
         content = self.strings(start, end).buffers()[2]
-        return np.frombuffer(content or b"", np.uint8, int((end - start).sum()))
+        return np.frombuffer(content or b"", np.uint8, size)
 
     def integers(self, owner: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return the packed int64 at these places, and how many are at each."""
@@ -312,10 +314,14 @@ class WireScan:
         indexes, order = self._looked_up(owner, self.strings(key, key_end), keys)
         return Found(owner, indexes, key, key_end, value, end, order)
 
-    def _looked_up(self, owner: Ints, found: pa.Array, keys: Keys) -> tuple[Ints, Ints]:
+    def _looked_up(self, owner: Ints, found: "pa.Array", keys: Keys) -> tuple[Ints, Ints]:
         """Return the place of each key that was found, and the order by place."""
+        import pyarrow.compute as pc
+
+        from tfrtool.examples.arrow.arrays import numbers_array, strings_array
+
         nowhere = numbers_array(np.full(len(owner), -1, np.int32))
-        indexes = pc.coalesce(pc.index_in(found, value_set=keys.array), nowhere)
+        indexes = pc.coalesce(pc.index_in(found, value_set=strings_array(keys.keys)), nowhere)
         places: Any = np.from_dlpack(indexes)
         # Numbers of 16 bits are sorted by their digits, which takes no time.
         order = np.argsort(

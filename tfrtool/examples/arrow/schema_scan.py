@@ -1,24 +1,47 @@
 """The schema fold, fed by batches of Examples at once, for shards of many records."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrtool.examples.arrow.arrays import Ints
-from tfrtool.examples.arrow.scan import FLOATS, INTEGERS, NONE, STRINGS, Found, Keys, WireScan
-from tfrtool.examples.content import describe_all
+from tfrtool.examples.arrow.scan import (
+    FLOATS,
+    INTEGERS,
+    NONE,
+    SCANNED,
+    STRINGS,
+    Found,
+    Keys,
+    WireScan,
+)
+from tfrtool.examples.content import (
+    FIRST_BYTES,
+    PNG_HEAD,
+    PRINTABLE_ASCII,
+    describe_bytes,
+    png_form,
+)
 from tfrtool.examples.example import LARGE
 from tfrtool.examples.schema_fold import (
     DESCRIBED,
+    DISTINCT_BYTES,
     MAX_NAME_BYTES,
     MAX_NAMES,
     FeatureStatistics,
     SchemaFold,
     ValueStatistics,
 )
-from tfrtool.records.payloads import sizes_of
+from tfrtool.records.payloads import Ints, sizes_of
+
+_SHORT_TEXT = 256
+"""Mean bytes of strings up to which looking at all bytes at once takes less time; measured."""
+
+_IS_PRINTABLE = np.isin(np.arange(256), [*PRINTABLE_ASCII])
+_STARTS_MEDIA = np.isin(np.arange(256), [*FIRST_BYTES])
+"""By the value of a byte."""
 
 _KINDS = {STRINGS: "bytes_list", FLOATS: "float_list", INTEGERS: "int64_list"}
 
@@ -28,8 +51,8 @@ class _KindValues(NamedTuple):
 
     owner: Ints  # the payloads that have it
     counts: Ints  # how many values each has
-    numbers: NDArray[Any]  # one after the other
-    strings: Sequence[bytes] = ()
+    numbers: NDArray[Any]  # one after the other; of strings where they start
+    ends: Ints  # of strings
 
 
 class BatchSchemaFold(SchemaFold):
@@ -59,7 +82,8 @@ class BatchSchemaFold(SchemaFold):
         new_keys = list[bytes]()
         new = np.flatnonzero(found.key_index < 0)
         if new.size and not scan.irregular.any():
-            new_keys = scan.strings(found.key[new], found.key_end[new]).unique().to_pylist()
+            keys = _slices(scan.data, found.key[new], found.key_end[new])
+            new_keys = [*dict.fromkeys(keys)]
             found = scan.find(scan.context, Keys((*names, *new_keys)))
         columns = self._columns(scan, found, len(names) + len(new_keys))
         size = self._name_bytes + sum(map(len, new_keys))
@@ -74,8 +98,12 @@ class BatchSchemaFold(SchemaFold):
             for tag, values in by_kind.items():
                 if tag == NONE:
                     feature.unset += len(values.owner)
-                else:
-                    self._add_values(feature, _KINDS[tag], values, index)
+                    continue
+                statistics = self._add_counts(feature, _KINDS[tag], values, index)
+                if tag == STRINGS:
+                    self._add_strings(statistics, scan, values)
+                elif self._values:
+                    _add_numbers(statistics, values.numbers)
         return True
 
     def _columns(
@@ -97,9 +125,9 @@ class BatchSchemaFold(SchemaFold):
             columns.append(by_kind)
         return columns
 
-    def _add_values(
+    def _add_counts(
         self, feature: FeatureStatistics, kind: str, values: _KindValues, index: int
-    ) -> None:
+    ) -> ValueStatistics:
         counts = values.counts
         statistics = feature.kinds.get(kind)
         if statistics is None:
@@ -108,14 +136,54 @@ class BatchSchemaFold(SchemaFold):
         statistics.stretch(int(counts.min()), int(counts.max()))
         statistics.several += int(np.count_nonzero(counts > 1))
         statistics.empty += int(np.count_nonzero(counts == 0))
-        if kind == "bytes_list":
-            if self._content:
-                statistics.content.update(describe_all(values.strings))
-            if self._values:
-                for start in range(0, len(values.strings), DESCRIBED):  # `take` looks at each
-                    statistics.take(kind, values.strings[start : start + DESCRIBED])
-        elif self._values:
-            _add_numbers(statistics, values.numbers)
+        return statistics
+
+    def _add_strings(
+        self, statistics: ValueStatistics, scan: WireScan, values: _KindValues
+    ) -> None:
+        """Do what `ValueStatistics.describe` and `take` do, without an object for each string."""
+        data, start, end = scan.data, values.numbers, values.ends
+        if not len(start):
+            return
+        lengths, heads = end - start, scan.bytes_at(start)
+        if self._content:
+            statistics.content.update(_contents(scan, start, end, heads))
+        if not self._values:
+            return
+        pngs = np.flatnonzero((heads == PNG_HEAD[0]) & (lengths >= len(PNG_HEAD)))
+        statistics.pixels.update(map(png_form, _slices(data, start[pngs], end[pngs])))
+        if len(pngs) < len(start):
+            statistics.pixels.add(None)
+        shortest, longest = int(lengths.min()), int(lengths.max())
+        statistics.widen(shortest, longest)
+        if longest > DISTINCT_BYTES:
+            statistics.distinct = None
+        for at in _while_counted(statistics, len(start)):
+            statistics.count(_slices(data, start[at], end[at]))
+
+
+def _while_counted(statistics: ValueStatistics, size: int) -> Iterator[slice]:
+    """Yield slices of values as long as distinct ones are counted, so that few are held."""
+    for at in range(0, size, SCANNED):
+        if statistics.distinct is None:
+            return
+        yield slice(at, at + SCANNED)
+
+
+def _contents(scan: WireScan, start: Ints, end: Ints, heads: NDArray[np.uint8]) -> Counter[str]:
+    """Count what `describe_bytes` returns for strings: soon for short text."""
+    lengths, others = end - start, np.arange(len(start))
+    if lengths.mean() <= _SHORT_TEXT and _IS_PRINTABLE[scan.packed(start, end)].all():
+        others = np.flatnonzero((lengths == 0) | _STARTS_MEDIA[heads])
+    counts = Counter(map(describe_bytes, _slices(scan.data, start[others], end[others])))
+    if len(others) < len(start):
+        counts["text"] += len(start) - len(others)
+    return counts
+
+
+def _slices(data: bytes, start: Ints, end: Ints) -> Iterator[bytes]:
+    for at, until in zip(start.tolist(), end.tolist(), strict=True):
+        yield data[at:until]
 
 
 def _values_of(scan: WireScan, tag: int, owner: Ints, start: Ints, end: Ints) -> _KindValues:
@@ -123,15 +191,14 @@ def _values_of(scan: WireScan, tag: int, owner: Ints, start: Ints, end: Ints) ->
     nothing = start[:0]
     if tag == INTEGERS:
         numbers, counts = scan.integers(owner, start, end)
-        return _KindValues(owner, counts, numbers)
+        return _KindValues(owner, counts, numbers, nothing)
     if tag == FLOATS:
         floats = np.require(scan.packed(start, end).view("<f4"), requirements="A")
-        return _KindValues(owner, (end - start) >> 2, floats)
+        return _KindValues(owner, (end - start) >> 2, floats, nothing)
     if tag == STRINGS:
         first, stop, counts = scan.children(owner, start, end)
-        places = zip(first.tolist(), stop.tolist(), strict=True)
-        return _KindValues(owner, counts, nothing, [scan.data[at:until] for at, until in places])
-    return _KindValues(owner, nothing, nothing)
+        return _KindValues(owner, counts, first, stop)
+    return _KindValues(owner, nothing, nothing, nothing)
 
 
 def _add_numbers(statistics: ValueStatistics, numbers: NDArray[Any]) -> None:
@@ -146,4 +213,6 @@ def _add_numbers(statistics: ValueStatistics, numbers: NDArray[Any]) -> None:
     if len(numbers):
         # The first of equal ones: zero has two signs.
         low, high = (numbers[np.argmax(numbers == most)] for most in (numbers.min(), numbers.max()))
-        statistics.add_numbers(low.item(), high.item(), numbers.tolist)
+        statistics.widen(low.item(), high.item())
+        for at in _while_counted(statistics, len(numbers)):
+            statistics.count(numbers[at].tolist())

@@ -22,7 +22,7 @@ from tfrtool.records.framing import Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shard_sets import group_shards
 from tfrtool.records.shards import Shard
-from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of
+from tfrtool.records.stream import Location, as_source, open_shard, path_of, size_of, total_bytes
 from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.remote_path import RemotePath
 
@@ -161,7 +161,8 @@ def inspect_shard(shard: Location, options: ShardOptions) -> ShardSummary:
     """
     limit, record, schema = options.limit, options.record, options.schema
     source = as_source(shard)
-    features = RecordSchema("", values=False)
+    size = None if isinstance(source, RemotePath) else total_bytes([source])
+    features = RecordSchema("", values=False, expected_bytes=size or 0)
     folds: list[RecordFold] = [features]
     match = SchemaMatch(schema) if schema is not None else None
     profile = ShardProfile(source, ProfileRequest(), folds=[features, match] if match else folds)
