@@ -148,6 +148,16 @@ def test_a_walk(
     with page.expect_response("**/marks"):
         page.keyboard.press("m")
     page.wait_for_selector("#marked >> text=2")
+    # Bars of a histogram filter, with the mouse and with keys.
+    page.goto(urljoin(viewer.url, "/?view=table"))
+    page.click("[aria-label^='0 to below 6.7: 8 records']")
+    _found(page, "8 records")
+    page.focus(".histogram [aria-current]")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    _found(page, "15 records")
+    page.click("text=number: 0 to below 13.4")
+    _found(page, "70 records")
     page.goto(urljoin(viewer.url, "/?copies=any"))
     page.click("text=Tag all but one of each")
     page.wait_for_selector("#marked >> text=3")
@@ -312,6 +322,7 @@ OTHER_PAGES = (
     "/record/0/1?n=1",
     "/record/0/68",
     "/?view=table",
+    "/?view=table&in%3Anumber=%5B7.0,30.0%5D",
     "/?where=x",
     "/?fault=any",
     "/overview",

@@ -102,7 +102,8 @@ class Viewer(NamedTuple):
 Open = Callable[[Path], Viewer]
 
 
-def _open(shards: Path) -> Viewer:
+def open_and_read(shards: Path) -> Viewer:
+    """Open a viewer, and read everything."""
     live = Live(shards, workers=1)
     live.found.fill(workers=1)
     live.done = True
@@ -116,7 +117,7 @@ def open_viewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
     opened = []
 
     def start(shards: Path) -> Viewer:
-        opened.append(_open(shards))
+        opened.append(open_and_read(shards))
         return opened[-1]
 
     yield start
@@ -141,7 +142,7 @@ def viewer(messy: Path) -> Iterator[Viewer]:
     """Return a viewer of these shards for tests that mark nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(messy.parent))
-        opened = _open(messy)
+        opened = open_and_read(messy)
     yield opened
     opened.live.close()
 
@@ -232,8 +233,8 @@ def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -
     assert [" ".join(one) for one in notes] == [
         *("Tag", "Record", "blob 2 bytes", "list 20 values", "n 0 to 249", "name 3 values")
     ]
-    assert "histogram from 0 to 249, largest bar 25" in heads[4]
-    assert "name 0: 84" in heads[5]
+    assert "histogram of n from 0 to 249, largest bar 25" in heads[4]
+    assert "name 0: 84 records; show only these" in heads[5]
     assert "00001.tfrecord:0 2 bytes [0, 1, 2, 3, 4, 5, 6, 7, ...] 0 name 0" in page.text
     down = viewer.get(viewer.get(page.links["n"]).links["n \u25b2"])
     assert down.values["seen"][0] == "0/249"

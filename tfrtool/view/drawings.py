@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -12,44 +13,51 @@ _LETTER = 6.5
 """Pixels that a letter of 11 pixels takes, roughly."""
 
 
-def histogram(
-    counts: Sequence[float], edges: Sequence[float], *, height: int = 48, titles: bool = False
-) -> Markup:
-    """Draw a histogram, labelled with its range and the count of its largest bar.
-
-    With ``titles``, a pointer on a bar shows its range and its count.
-    """
-    width, most = 160, max(counts, default=0)
+def histogram(counts: Sequence[float], edges: Sequence[float], *, height: int = 48) -> Markup:
+    """Draw a histogram, labelled with its range and the count of its largest bar."""
+    most = max(counts, default=0)
     if not most:
         return Markup("")
-    step = width / len(counts)
-    bars = Markup("").join(
-        _rect(
-            *(n * step, height - height * count / most, max(step - 1, 1), height * count / most),
-            title=f"{number(edges[n])} to {number(edges[n + 1])}: {number(count)}"
-            if titles
-            else "",
-        )
-        for n, count in enumerate(counts)
-        if count
-    )
     label = f"histogram from {number(edges[0])} to {number(edges[-1])}, largest bar {number(most)}"
-    return _svg(width, height, label, bars, kind="histogram")
+    return columns([ChartBar(count) for count in counts], label, height=height)
 
 
-def columns(counts: Mapping[str, float], *, height: int = 48) -> Markup:
-    """Draw a vertical bar for each value, the first one on the left."""
-    width, most = 160, max(counts.values(), default=0) or 1
-    step = width / max(len(counts), 1)
-    bars = Markup("").join(
-        _rect(
-            *(n * step, height - height * count / most, max(step - 2, 1), height * count / most),
-            title=f"{name}: {number(count)}",
+class ChartBar(NamedTuple):
+    """A vertical bar.
+
+    Attributes:
+        height: how high it is; the highest one takes all of the drawing.
+        title: what a pointer on it shows, and a screen reader reads.
+        href: the address that a click opens; None for none.
+        is_chosen: whether it stands for what is shown now.
+    """
+
+    height: float
+    title: str = ""
+    href: str | None = None
+    is_chosen: bool = False
+
+
+def columns(drawn: Sequence[ChartBar], label: str, *, height: int = 48) -> Markup:
+    """Draw vertical bars, the first one on the left; what is clicked reaches to the top."""
+    width, most = 160, max((one.height for one in drawn), default=0) or 1
+    step, parts = width / max(len(drawn), 1), []
+    for n, bar in enumerate(drawn):
+        size = height * bar.height / most
+        left, thick = n * step, max(step - 1.5, 1)
+        if not size:
+            continue
+        if bar.href is None:
+            parts.append(_rect(left, height - size, thick, size, title=bar.title))
+            continue
+        link = Markup('<a href="{}" aria-label="{}"{}>').format(
+            bar.href, bar.title, Markup(' aria-current="true"') if bar.is_chosen else ""
         )
-        for n, (name, count) in enumerate(counts.items())
-    )
-    label = "; ".join(f"{name} {number(count)}" for name, count in counts.items())
-    return _svg(width, height, f"bar chart: {label}", bars, kind="histogram")
+        target = _rect(left, 0, step, height, classes="target", title=bar.title)
+        parts.append(link + target + _rect(left, height - size, thick, size) + Markup("</a>"))
+    has_links = any(one.href for one in drawn)
+    role = "group" if has_links else "img"
+    return _svg(width, height, label, Markup("").join(parts), "histogram", stretch=True, role=role)
 
 
 def bars(
@@ -131,13 +139,20 @@ def number(value: float) -> str:
 
 
 def _svg(
-    width: float, height: float, label: str, content: Markup, kind: str, *, stretch: bool = False
+    width: float,
+    height: float,
+    label: str,
+    content: Markup,
+    kind: str,
+    *,
+    stretch: bool = False,
+    role: str = "img",
 ) -> Markup:
     ratio = Markup(' preserveAspectRatio="none"') if stretch else Markup("")
     return Markup(
-        '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" role="img"'
+        '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" width="{:.0f}" height="{:.0f}" role="{}"'
         ' aria-label="{}"{}>{}</svg>'
-    ).format(kind, width, height, width, height, label, ratio, content)
+    ).format(kind, width, height, width, height, role, label, ratio, content)
 
 
 def _rect(

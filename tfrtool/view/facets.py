@@ -6,8 +6,9 @@ from typing import Any
 
 from tfrtool.errors import human_bytes
 from tfrtool.inspection.table.record_query import BYTES, PIXELS, Answer
+from tfrtool.view.column_heads import range_text
 from tfrtool.view.live import Live
-from tfrtool.view.page_address import IS, IS_NULL, PageAddress
+from tfrtool.view.page_address import IS, IS_NULL, PageAddress, range_parameter
 from tfrtool.view.pieces import NO_SPLIT, named_class, short
 
 _FACET = 12
@@ -64,6 +65,19 @@ def list_facets(live: Live, asked: PageAddress, result: Answer) -> list[dict[str
                 values.append(_FacetValue(name_of(text), parameter, text, None))
         shown.append(_facet(asked, name, short(name), values))
     return [one for one in shown if one["items"]]
+
+
+def list_conditions(asked: PageAddress, result: Answer) -> list[dict[str, str]]:
+    """Return what is asked of columns that have no facet, with the links that remove it."""
+    shown = {}
+    for one in asked.question.ranges:
+        shown[range_parameter(one)] = f"{short(one.name)}: {range_text(one)}"
+    for name, text in asked.question.values:
+        if name not in result.value_facets:
+            parameter = f"{IS_NULL if text is None else IS}{name}"
+            value = "no value" if text is None else short(text) or "(empty)"
+            shown[parameter] = f"{short(name)}: {value}"
+    return [{"text": text, "href": asked.url(**{name: None})} for name, text in shown.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tfrtool.errors import UsageError
+from tfrtool.inspection.table.column_ranges import ColumnRange
 from tfrtool.inspection.table.record_query import Question, RecordKey, Row
 from tfrtool.view.marks import MARKED, parse_tag
 
@@ -21,6 +22,9 @@ _KNOWN = ("where", "was", "text", "split", "label", "shard", "fault", "size", "c
 
 IS, IS_NULL = "is:", "null:"
 """What the parameters begin with that ask for a value of a column, and for none."""
+
+IN, BYTES_IN = "in:", "bytes:"
+"""What the parameters begin with that ask for a range of a column's values, or of their sizes."""
 
 _MOST_VALUES = 20
 """Columns whose values an address may ask for."""
@@ -45,7 +49,8 @@ class PageAddress:
             for name in _KNOWN
             if name in query and (query[name].strip() or name == "split")
         }
-        chosen = [one for one in query if one.startswith((IS, IS_NULL))][:_MOST_VALUES]
+        of_columns = (IS, IS_NULL, IN, BYTES_IN)
+        chosen = [one for one in query if one.startswith(of_columns)][:_MOST_VALUES]
         self.parameters |= {name: query[name] for name in chosen}
         parameters = self.parameters
         copies, confidence = parameters.get("copies"), parameters.get("confidence")
@@ -65,6 +70,12 @@ class PageAddress:
             values=tuple(
                 (name.partition(":")[2], parameters[name] if name.startswith(IS) else None)
                 for name in chosen
+                if name.startswith((IS, IS_NULL))
+            ),
+            ranges=tuple(
+                parse_range(name, parameters[name])
+                for name in chosen
+                if name.startswith((IN, BYTES_IN))
             ),
             tagged=parameters.get("tagged"),
             prediction=parameters.get("prediction"),
@@ -93,6 +104,17 @@ def number_of(text: str) -> int:
     if re.fullmatch("[0-9]{1,18}", text) is None:
         raise UsageError("invalid number in the address")
     return int(text)
+
+
+def parse_range(parameter: str, text: str) -> ColumnRange:
+    """Return the range of a column that a parameter asks for."""
+    start, _, name = parameter.partition(":")
+    return ColumnRange.parse(name, text, in_bytes=f"{start}:" == BYTES_IN)
+
+
+def range_parameter(values: ColumnRange) -> str:
+    """Return the parameter that asks for a range of a column."""
+    return f"{BYTES_IN if values.in_bytes else IN}{values.name}"
 
 
 def parse_record_key(text: str) -> RecordKey:

@@ -10,11 +10,12 @@ from tfrtool.errors import TfrtoolError
 from tfrtool.inspection.table.record_query import Answer, Row, ShownColumns, answer, columns_of
 from tfrtool.inspection.table.record_table import OBJECT_CLASSES
 from tfrtool.view.column_heads import column_heads
-from tfrtool.view.facets import list_facets
+from tfrtool.view.facets import list_conditions, list_facets
 from tfrtool.view.live import Live
 from tfrtool.view.page_address import THUMBS, PageAddress, picture_url
 from tfrtool.view.page_frame import render_page
 from tfrtool.view.pieces import caption, record_name, short, shown_prediction
+from tfrtool.view.same_records import same_records
 from tfrtool.view.tag_bar import list_tags, tag_commands
 
 _COLUMNS, _LONGEST_CELL, _LONGEST_TEXT, _ONE_LINE = 24, 500, 300, 40
@@ -39,7 +40,7 @@ def records_page(live: Live, asked: PageAddress) -> str:
         except TfrtoolError as error:
             problem = problem or error
             before = asked.parameters.get("was", "")
-            question = replace(question, where=before, sort="", values=())
+            question = replace(question, where=before, sort="", values=(), ranges=())
     items = [
         _item(live, asked, row, first + n, result.values[n] if result.values else ())
         for n, row in enumerate(result.rows)
@@ -56,10 +57,12 @@ def records_page(live: Live, asked: PageAddress) -> str:
         pages=max(1, -(-result.total // asked.count)),
         first=first,
         columns=known.names,
-        heads=column_heads(found.statistics, known.shown[:most]),
+        heads=column_heads(found.statistics, known.shown[:most], known, found.label, asked),
         more_columns=len(known.shown) - most,
         examples=known.examples,
         facets=list_facets(live, asked, result),
+        conditions=list_conditions(asked, result),
+        same=None if problem or not result.total else same_records(live, asked),
         tags=list_tags(live, asked),
         commands=tag_commands(live, asked.tag),
     )

@@ -45,13 +45,13 @@ def tag_commands(live: Live, tag: str) -> dict[str, str]:
     tags = [name for name in live.marks.tags if name != tag] + [tag]
     written = [f"--tag={name}={live.marks.path(name)}" for name in sorted(tags)]
     return {
-        "drop": _command("filter", found, f"without-{tag}", "--drop", path),
-        "keep": _command("filter", found, f"only-{tag}", "--keep", path),
-        "edit": _command("edit", found, "tagged", *written),
+        "drop": copy_command("filter", found, f"without-{tag}", "--drop", path),
+        "keep": copy_command("filter", found, f"only-{tag}", "--keep", path),
+        "edit": copy_command("edit", found, "tagged", *written),
     }
 
 
-def _command(verb: str, found: Findings, ending: str, *options: str) -> str:
+def copy_command(verb: str, found: Findings, ending: str, *options: str) -> str:
     """Return a command that copies the dataset; SOURCE if it takes several to name it."""
     source = str(found.arguments[0]) if len(found.arguments) == 1 else "SOURCE"
     name = re.sub(r"[^\w.-]+", "-", found.title).strip("-.") or "records"

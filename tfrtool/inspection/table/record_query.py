@@ -23,6 +23,7 @@ from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.rows.sql_errors import as_sql_error
 from tfrtool.inspection.rows.statement import check_condition
+from tfrtool.inspection.table.column_ranges import ColumnRange, ValueKind, value_kind
 from tfrtool.inspection.table.record_table import (
     MAX_COLUMNS,
     OWN,
@@ -121,6 +122,7 @@ class Question:
         predicted: the predicted class.
         confidence: tenth of the confidence, from 0 to 9.
         values: columns with the text of their value, or of one of their list; None for no value.
+        ranges: ranges of the values of columns.
         sort: column.
         descending: whether the largest value comes first.
     """
@@ -141,6 +143,7 @@ class Question:
     predicted: str | None = None
     confidence: int | None = None
     values: tuple[tuple[str, str | None], ...] = ()
+    ranges: tuple[ColumnRange, ...] = ()
     sort: str = ""
     descending: bool = False
 
@@ -187,12 +190,14 @@ class ShownColumns(NamedTuple):
         names: all columns.
         examples: conditions that hold for some of the records.
         facets: columns with few values, which are worth counting.
+        kinds: what the values of features are, by their names; None for structs and times.
     """
 
     shown: list[str] = []  # noqa: RUF012 - tuples don't share it
     names: list[str] = []  # noqa: RUF012
     examples: list[str] = []  # noqa: RUF012
     facets: list[str] = []  # noqa: RUF012
+    kinds: dict[str, ValueKind | None] = {}  # noqa: RUF012
 
 
 class RecordQuery:
@@ -386,7 +391,13 @@ class RecordQuery:
             is_equal = f"{column} IS NOT DISTINCT FROM {value}"
             is_list = pa.types.is_list(self.types[name]) and text is not None
             parts.append(f"list_contains({column}, {value})" if is_list else is_equal)
+        parts += map(self.in_range, question.ranges)
         return f"WHERE {' AND '.join(parts)}"
+
+    def in_range(self, values: ColumnRange) -> str:
+        """Return the condition of a range in SQL."""
+        self.check_column(values.name, self.types)
+        return values.sql(self.quoted[values.name], self.types[values.name])
 
     def text_of(self, name: str) -> str:
         """Return the values of a column as text in SQL; a list of texts where they are lists."""
@@ -605,7 +616,9 @@ def columns_of(table: RecordTable) -> ShownColumns:
     """Return the columns of a table."""
     query = query_of(table)
     shown, names = list(query.shown), list(query.quoted)
-    return ShownColumns(shown, names, _example_conditions(query), _facet_columns(query))
+    kinds = {name: value_kind(kind) for name, kind in query.types.items()}
+    facets = _facet_columns(query)
+    return ShownColumns(shown, names, _example_conditions(query), facets, kinds)
 
 
 def _facet_columns(query: RecordQuery) -> list[str]:

@@ -160,12 +160,24 @@ def merge_pieces(folder: Path, pieces: Sequence[TablePiece]) -> tuple[TablePiece
             groups.setdefault(piece.features, []).append(piece)
     for features, small in groups.items():
         name = f"merged-{secrets.token_hex(8)}.parquet"
-        with _storing(folder):
-            pq.write_table(
-                pa.concat_tables(_read_piece(folder, one) for one in small), folder / name
-            )
+        _write_piece(folder, name, pa.concat_tables(_read_piece(folder, one) for one in small))
         merged.append(TablePiece(name, sum(piece.rows for piece in small), features))
     return tuple(merged)
+
+
+def _write_piece(folder: Path, name: str, table: pa.Table) -> None:
+    """Write a piece, without minimum and maximum of floats.
+
+    These leave out NaN, and DuckDB then takes ``isnan`` as false and NaN as up to the maximum.
+    """
+    kinds = {field.name: field.type for field in table.schema}
+    exact = [
+        one
+        for one, kind in kinds.items()
+        if not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+    ]
+    with _storing(folder):
+        pq.write_table(table, folder / name, write_statistics=exact)
 
 
 def _read_piece(folder: Path, piece: TablePiece) -> pa.Table:
@@ -235,8 +247,7 @@ class RowFold(RecordFold):
             columns[f"c{len(features)}"] = values.arrays[name]
             features.append(TableFeature(name, kind))
         name = f"{self._shard:06d}-{secrets.token_hex(8)}.parquet"
-        with _storing(self._folder):
-            pq.write_table(pa.table(columns), self._folder / name)
+        _write_piece(self._folder, name, pa.table(columns))
         self.pieces.append(TablePiece(name, len(records), tuple(features)))
         if self._on_piece is not None:
             self._on_piece(self.pieces[-1])

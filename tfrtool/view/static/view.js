@@ -196,6 +196,22 @@ if (steps) {
 
 if (matchMedia("(max-width: 700px)").matches) document.querySelector(".facets details")?.removeAttribute("open");
 
+// Bars of a histogram: Tab enters it once, and the arrow keys move in it
+const barsOf = (bar) => [...bar.closest(".histogram").querySelectorAll("a")];
+function moveTo(bar) {
+  for (const one of barsOf(bar)) one.setAttribute("tabindex", one === bar ? 0 : -1);
+}
+for (const chart of document.querySelectorAll(".histogram:has(a)"))
+  moveTo(chart.querySelector("[aria-current]") ?? chart.querySelector("a"));
+function moveInBars(event, bar) {
+  const bars = barsOf(bar), at = bars.indexOf(bar);
+  const next = { ArrowLeft: bars[at - 1], ArrowRight: bars[at + 1], Home: bars[0], End: bars.at(-1) }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  moveTo(next);
+  next.focus();
+}
+
 // Keys
 const items = [...document.querySelectorAll(".item")];
 const left = document.getElementById(location.hash.slice(1))?.closest(".item"); // the record that was left
@@ -203,6 +219,8 @@ if (left) addEventListener("load", () => setTimeout(() => left.querySelector("a"
 document.querySelector("select[name=sort]")?.addEventListener("change", (event) => event.target.form.requestSubmit());
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox]), select, pre, audio")) return;
+  const bar = event.target.closest(".histogram a");
+  if (bar) return moveInBars(event, bar);
   const frame = event.target.closest(".frame"); // the keys scroll what is larger than its frame
   if (frame && event.key !== "Escape" && (frame.scrollWidth > frame.clientWidth || frame.scrollHeight > frame.clientHeight)) return;
   const at = items.findIndex((item) => item.contains(document.activeElement));
