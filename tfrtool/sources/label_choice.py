@@ -122,61 +122,28 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
 
     An image is left out and listed if a label is missing in the file, or isn't an integer to keep.
     """
-    features = replace(source.features, layout=options.names)
-    if features.label is LabelKind.NONE:
+    if source.features.label is LabelKind.NONE:
         for name in ("labels", "class_map", "only_classes"):
             if getattr(options, name):
                 option = option_name(name)
                 raise UsageError(f"{option} doesn't apply: the source has no labels", path=where)
+        return replace(source, features=replace(source.features, layout=options.names))
+    choice = _LabelChoice(source, options)
+    features = choice.features
+    if choice.keeps_all:
         return replace(source, features=features)
-    multi, known, others = options.multi_label, dict[str, int](), dict[str, str]()
-    split = multi is not None and features.label is LabelKind.CLASS
-    if split:
-        features = replace(features, label=LabelKind.CLASSES, separator=SEVERAL)
-    new = dict[str, str]()
-    if chosen := ClassMap.parse(options.class_map, options.only_classes):
-        texts = [several_labels(one, multi or "") if split else one for one in source.labels]
-        classes = dict.fromkeys(one for text in texts for one in text.split(SEVERAL))
-        chosen.check_files(classes)
-        new = chosen.new_names(classes)
-    if options.labels == KEEP:
-        features = replace(features, label=LabelKind.NUMBER)
-    elif options.labels is not None:
-        known, others = read_class_list(as_path(options.labels))
-        ids = tuple(known.values())
-        if features.layout is Layout.TFOD and ids != (*range(1, len(ids) + 1),):
-            features = replace(features, class_ids=ids)
-    elif not split and not new:
-        return replace(source, features=features)
-
-    @lru_cache(maxsize=4096)
-    def fit(label: str) -> str:
-        if split:
-            label = several_labels(label, multi or "")
-        if others:
-            label = SEVERAL.join(
-                dict.fromkeys(others.get(one, one) for one in label.split(SEVERAL))
-            )
-        if new and label:
-            names = [new.get(one, one) for one in features.names(label)]
-            label = features.separator.join(filter(None, names))
-        for name in features.names(label):
-            if known and name not in known:
-                raise UnfitError(f"label '{_shown(name)}' is not in {options.labels}")
-        return _integer(label) if features.label is LabelKind.NUMBER else label
-
     items, used, dropped = ItemTable(scratch), set[str](), 0
     rejected = CappedList[LeftOut](MAX_LISTED)
     for entry in source.rejected:
         rejected.add(entry)
     for item in source.items:
         try:
-            label = fit(item.label)
-            if new and not label and item.label:
-                dropped += 1
-                continue
+            label = choice.fit(item.label)
         except UnfitError as error:
             rejected.add(LeftOut(key=item.key, reason=str(error)))
+            continue
+        if choice.new and not label and item.label:
+            dropped += 1
             continue
         items.add(item._replace(label=label))
         used.update(features.names(label))
@@ -194,17 +161,71 @@ def with_labels(source: Source, options: SourceOptions, where: str, scratch: Pat
             path=where,
         )
     numeric = features.label is LabelKind.NUMBER
-    names = [*known] or [*dict.fromkeys(filter(None, new.values()))]
     notice = [f"images of classes that are dropped: {dropped:,}"] if dropped else []
     return replace(
         source,
         items=items,
-        labels=tuple(names or sorted(used, key=int if numeric else None)),
+        labels=choice.names or tuple(sorted(used, key=int if numeric else None)),
         notices=(*source.notices, *notice),
         features=features,
         rejected=tuple(rejected.entries),
         more_rejected=rejected.more + source.more_rejected,
     )
+
+
+class _LabelChoice:
+    """The labels that a user chose, and what each label of a source becomes.
+
+    Attributes:
+        features: the features of the source, with labels of the kind that they become.
+        new: the new names of classes, empty for those that are dropped; {} without a class map.
+        keeps_all: whether all labels stay as they are.
+    """
+
+    def __init__(self, source: Source, options: SourceOptions) -> None:
+        self._options, features = options, replace(source.features, layout=options.names)
+        self._splits = options.multi_label is not None and features.label is LabelKind.CLASS
+        if self._splits:
+            features = replace(features, label=LabelKind.CLASSES, separator=SEVERAL)
+        self.new = dict[str, str]()
+        if chosen := ClassMap.parse(options.class_map, options.only_classes):
+            texts = [self._split(one) for one in source.labels]
+            classes = dict.fromkeys(one for text in texts for one in text.split(SEVERAL))
+            chosen.check_files(classes)
+            self.new = chosen.new_names(classes)
+        self._known, self._others = dict[str, int](), dict[str, str]()
+        if options.labels == KEEP:
+            features = replace(features, label=LabelKind.NUMBER)
+        elif options.labels is not None:
+            self._known, self._others = read_class_list(as_path(options.labels))
+            ids = tuple(self._known.values())
+            if features.layout is Layout.TFOD and ids != (*range(1, len(ids) + 1),):
+                features = replace(features, class_ids=ids)
+        self.keeps_all = options.labels is None and not self._splits and not self.new
+        self.features = features
+        self.fit = lru_cache(maxsize=4096)(self._fit)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes, if they are known before the images are."""
+        return (*self._known,) or (*dict.fromkeys(filter(None, self.new.values())),)
+
+    def _split(self, label: str) -> str:
+        return several_labels(label, self._options.multi_label or "") if self._splits else label
+
+    def _fit(self, label: str) -> str:
+        """Return what a label becomes; `UnfitError` if it is not one of the chosen labels."""
+        features, label = self.features, self._split(label)
+        if self._others:
+            names = [self._others.get(one, one) for one in label.split(SEVERAL)]
+            label = SEVERAL.join(dict.fromkeys(names))
+        if self.new and label:
+            names = [self.new.get(one, one) for one in features.names(label)]
+            label = features.separator.join(filter(None, names))
+        for name in features.names(label):
+            if self._known and name not in self._known:
+                raise UnfitError(f"label '{_shown(name)}' is not in {self._options.labels}")
+        return _integer(label) if features.label is LabelKind.NUMBER else label
 
 
 def with_splits_merged(source: Source, scratch: Path) -> Source:

@@ -107,37 +107,10 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
     SheetLayout(images=options.limit, columns=options.columns or 0, thumb=options.thumb)
     paths, out = find_shards(shards), as_path(out)
     _check_out(out, paths, options.overwrite)
-    tiles: list[Tile] = []
-    broken: list[BrokenImage] = []
-    faults: list[LocatedFault] = []
-    found: list[SheetShard] = []
-    roles_of: dict[AnyPath, ImageRoles] = {}  # of the shards that have a share
-    for number, path in enumerate(paths):
-        # An even share of the limit, and what the shards before this one could not fill.
-        before = len(tiles)
-        share = (number + 1) * options.limit // len(paths) - before
-        roles = ImageRoles()
-        if share:
-            roles = roles_of[path] = _roles_of(path, options)
-            mark = f"{number}:" if len(paths) > 1 else "#"
-            drawn = _tiles(path, roles, options.thumb, mark, faults, options.boxes)
-            for tile, why in islice(drawn, share):
-                tiles.append(tile)
-                broken += [] if why is None else [why]
-                done, total = len(tiles), options.limit
-                options.on_progress(Progress(what="drawing", done=done, total=total, unit="images"))
-        found.append(SheetShard(path=path, images=len(tiles) - before, feature=roles.image))
+    drawing = _Drawing(paths, options)
+    tiles, roles_of = drawing.tiles, drawing.roles_of
     if not tiles:
-        path, roles = next(iter(roles_of.items()))
-        name = options.feature
-        what = "no feature holds an image" if name is None else f"no feature {name!r}"
-        names, hint = None if roles.faults else "records that are not a tf.train.Example", None
-        if roles.features:
-            names = f"features {_listed(roles.features)}"
-            hint = "use --feature to name the one that holds pixels"
-        elif roles.faults:
-            what = f"no image can be read: {roles.faults[0].message}"
-        raise ShardError(what, path=path, found=names, hint=hint)
+        raise _no_images(*next(iter(roles_of.items())), options.feature)
     features = dict.fromkeys(
         name for one in roles_of.values() for name in one.features if name != one.image
     )
@@ -148,34 +121,98 @@ def contact_sheet(shards: Paths, out: str | os.PathLike[str], options: SheetOpti
             expected=f"one of {_listed(features)}",
         )
     layout = SheetLayout(images=len(tiles), columns=options.columns or 0, thumb=options.thumb)
-    name = paths[0].name if len(paths) == 1 else f"{len(paths):,} shards"
-    marked = f", {len(broken):,} broken" if broken else ""
-    title = f"{name}: {human_count(layout.images, 'image')}{marked}"
+    title = drawing.title
     sheet = draw_sheet(tiles, layout, title)
     delete_leftovers(out)
     failing = os_errors_as(WriteError, out, "can't be written")
     with failing, new_file(out, replace=options.overwrite) as file:
         save_sheet(sheet, file, out.suffix)
     texts = [text for one in tiles for text in (one.label, *(mark.name for mark in one.marks))]
-    used = {shard.feature for shard in found}
-    others = dict.fromkeys(name for one in roles_of.values() for name in one.others)
     return SheetReport(
         out=out,
         layout=layout,
-        broken=tuple(broken),
+        broken=tuple(drawing.broken),
         guessed=sum(tile.picture.guessed for tile in tiles),
-        shards=tuple(found),
-        other_features=tuple(name for name in others if name not in used),
+        shards=tuple(drawing.found),
+        other_features=drawing.other_features(),
         without=tuple(
             path
             for path, roles in roles_of.items()
             if roles.image is None and (roles.features or not roles.faults)
         ),
-        faults=tuple(faults),
+        faults=tuple(drawing.faults),
         objects=sum(len(tile.marks) for tile in tiles) if options.boxes else None,
         has_boxes=any(roles.has_boxes for roles in roles_of.values()),
         undrawn=undrawn([title, *texts]),
     )
+
+
+class _Drawing:
+    """The pictures of a sheet, and what was found in the shards while they were drawn.
+
+    Attributes:
+        tiles: the pictures, in the order of the records.
+        broken: the images that can't be decoded.
+        faults: damage of the shards.
+        found: how many pictures each shard has, and which feature holds them.
+        roles_of: the features of the shards that have a share of the sheet.
+    """
+
+    def __init__(self, paths: Sequence[AnyPath], options: SheetOptions) -> None:
+        """Draw the first images of each shard."""
+        self._paths, self._options = paths, options
+        self.tiles: list[Tile] = []
+        self.broken: list[BrokenImage] = []
+        self.faults: list[LocatedFault] = []
+        self.found: list[SheetShard] = []
+        self.roles_of: dict[AnyPath, ImageRoles] = {}
+        for number, path in enumerate(paths):
+            before = len(self.tiles)
+            feature = self._draw(number, path)
+            count = len(self.tiles) - before
+            self.found.append(SheetShard(path=path, images=count, feature=feature))
+
+    def _draw(self, number: int, path: AnyPath) -> str | None:
+        """Draw the images of a shard; return the feature that holds them."""
+        # An even share of the limit, and what the shards before this one could not fill.
+        options, tiles = self._options, self.tiles
+        share = (number + 1) * options.limit // len(self._paths) - len(tiles)
+        if not share:
+            return None
+        roles = self.roles_of[path] = _roles_of(path, options)
+        mark = f"{number}:" if len(self._paths) > 1 else "#"
+        drawn = _tiles(path, roles, options.thumb, mark, self.faults, options.boxes)
+        for tile, why in islice(drawn, share):
+            tiles.append(tile)
+            self.broken += [] if why is None else [why]
+            done, total = len(tiles), options.limit
+            options.on_progress(Progress(what="drawing", done=done, total=total, unit="images"))
+        return roles.image
+
+    @property
+    def title(self) -> str:
+        """The title of the sheet."""
+        name = self._paths[0].name if len(self._paths) == 1 else f"{len(self._paths):,} shards"
+        marked = f", {len(self.broken):,} broken" if self.broken else ""
+        return f"{name}: {human_count(len(self.tiles), 'image')}{marked}"
+
+    def other_features(self) -> tuple[str, ...]:
+        """Return the features that hold images, but weren't drawn."""
+        used = {shard.feature for shard in self.found}
+        others = dict.fromkeys(name for one in self.roles_of.values() for name in one.others)
+        return tuple(name for name in others if name not in used)
+
+
+def _no_images(path: AnyPath, roles: ImageRoles, name: str | None) -> ShardError:
+    """Return the error that a shard has no images, or not in the feature of this name."""
+    what = "no feature holds an image" if name is None else f"no feature {name!r}"
+    names, hint = None if roles.faults else "records that are not a tf.train.Example", None
+    if roles.features:
+        names = f"features {_listed(roles.features)}"
+        hint = "use --feature to name the one that holds pixels"
+    elif roles.faults:
+        what = f"no image can be read: {roles.faults[0].message}"
+    return ShardError(what, path=path, found=names, hint=hint)
 
 
 def _roles_of(path: AnyPath, options: SheetOptions) -> ImageRoles:
