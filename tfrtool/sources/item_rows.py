@@ -120,6 +120,20 @@ class ItemRows:
         self._why = self._why or (reason if known else f"{printable(key)}: {reason}")
         self._refused.add((key, row, reason))
 
+    def _nothing_usable(self, has_items: bool) -> SourceError:
+        """Return the error that there is no image, or that no image has a label."""
+        what = "no usable rows" if self._tabular else "no usable images"
+        hint = None
+        if has_items:
+            what = "no image has a label"
+            hint = "use --label-column NAME to read labels from another column"
+        return SourceError(
+            what + (f" ({self._why})" if self._why else ""),
+            path=self._where,
+            expected="images with a label each",
+            hint=hint,
+        )
+
     def source(
         self, reader: ItemReader, names: Sequence[str] | None = None, others: Iterable[str] = ()
     ) -> Source:
@@ -145,17 +159,7 @@ class ItemRows:
             alone += not item.group
             used.add(item.label)
         if not items or (features.label is LabelKind.CLASSES and empty == len(items)):
-            what = "no usable rows" if self._tabular else "no usable images"
-            if items:
-                what = "no image has a label"
-            raise SourceError(
-                what + (f" ({self._why})" if self._why else ""),
-                path=self._where,
-                expected="images with a label each",
-                hint="use --label-column NAME to read labels from another column"
-                if items
-                else None,
-            )
+            raise self._nothing_usable(bool(items))
         rejected = CappedList[LeftOut](MAX_LISTED)
         for key, _, reason in self._refused:
             rejected.add(LeftOut(key=key, reason=reason))

@@ -62,6 +62,33 @@ class ReportFile:
     notes: tuple[str, ...]
 
 
+class _Thumbnails:
+    """The pictures of records as data URLs, while there is room for them.
+
+    Attributes:
+        urls: those that were made, by shard and record.
+        room: characters that are left for them.
+    """
+
+    def __init__(self, found: Findings) -> None:
+        self._found, self._reader = found, OffsetReader(found.paths)
+        self.urls: dict[tuple[int, int], str] = {}
+        self.room = 0
+
+    def picture(self, row: Row) -> str | None:
+        """Return a thumbnail, while there is room for it."""
+        key = row.shard, row.record
+        if key not in self.urls and self.room > 0:
+            record, roles = self._reader.read(row.shard, row.offset), self._found.roles(row.shard)
+            data = record and encoded(thumbnail(record.payload, roles, _THUMB))
+            if data:
+                kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
+                text = base64.b64encode(data).decode()
+                self.urls[key] = f"data:image/{kind};base64,{text}"
+        self.room -= len(self.urls.get(key, ""))
+        return self.urls.get(key) if self.room > 0 else None
+
+
 @takes(ReportOptions)
 def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) -> ReportFile:
     """Write an HTML file that describes a dataset: contents, problems and sample images.
@@ -80,24 +107,10 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
     _check_out(out, overwrite=options.overwrite)
     with Findings(dataset, as_stored=options.as_stored, types=options.types) as found:
         found.fill(options.on_progress, workers=options.workers)
-        reader, pictures, room = OffsetReader(found.paths), dict[tuple[int, int], str](), 0
-
-        def picture(row: Row) -> str | None:
-            """Return a thumbnail as a data URL, while there is room for it."""
-            nonlocal room
-            key = row.shard, row.record
-            if key not in pictures and room > 0:
-                record = reader.read(row.shard, row.offset)
-                data = record and encoded(thumbnail(record.payload, found.roles(row.shard), _THUMB))
-                if data:
-                    kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
-                    text = base64.b64encode(data).decode()
-                    pictures[key] = f"data:image/{kind};base64,{text}"
-            room -= len(pictures.get(key, ""))
-            return pictures.get(key) if room > 0 else None
+        thumbnails = _Thumbnails(found)
 
         def page() -> bytes:
-            sections = {name: section(name, found, Links(picture)) for name in SECTIONS}
+            sections = {name: section(name, found, Links(thumbnails.picture)) for name in SECTIONS}
             text = (
                 environment()
                 .get_template("report.html")
@@ -113,7 +126,7 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
             )
             return text.encode("utf-8", "backslashreplace")  # type: ignore[no-any-return]
 
-        room = MAX_BYTES - len(page()) - _SPARE  # the first page has no pictures
+        thumbnails.room = MAX_BYTES - len(page()) - _SPARE  # the first page has no pictures
         data = page()
         delete_leftovers(out)
         with (
@@ -127,7 +140,7 @@ def report(dataset: Paths, out: str | os.PathLike[str], options: ReportOptions) 
             records=found.table.rows,
             faults=None if found.verdict is None else found.verdict.n_problems,
             faults_command=verify_command(found),
-            pictures=len(pictures),
+            pictures=len(thumbnails.urls),
             errors=dict(found.errors),
             notes=found.notes,
         )

@@ -109,8 +109,8 @@ def _file_page(file: "RecordFile") -> Page:
     ]
 
 
-def _page(report: "ExtractReport") -> Page:
-    """Return what ``extract`` prints."""
+def _about(report: "ExtractReport") -> list[tuple[str, str]]:
+    """Return what was written, and by which features files are named and sorted."""
     by, names = f"by feature {report.by!r}", f"from feature {report.name!r}"
     if report.by is None:
         by = "none" if set(report.classes) == {"."} else "from the file names"
@@ -139,6 +139,12 @@ def _page(report: "ExtractReport") -> Page:
         about.append(("unsupported", lost))
     if objects is not None and objects.renumbered:
         about.append(("renumbered", f"{objects.renumbered:,} duplicate ids"))
+    return about
+
+
+def _page(report: "ExtractReport") -> Page:
+    """Return what ``extract`` prints."""
+    objects = report.annotations
     rows = [
         ("(top level)" if name == "." else printable(f"{name}/"), f"{count:,}")
         for name, count in report.classes.items()
@@ -149,7 +155,7 @@ def _page(report: "ExtractReport") -> Page:
         rows[_FOLDERS_SHOWN:] = [(f"... and {human_count(more, 'more folder')}", f"{rest:,}")]
     page: list[str | Table] = [
         Heading(printable(str(report.directory))),
-        facts(*about),
+        facts(*_about(report)),
         Table(head=("folder", "files"), rows=rows, right=(1,)),
     ]
     if report.renamed:

@@ -99,6 +99,15 @@ class AnnotatedImage(NamedTuple):
         return zip(self.parsed.objects, self.classes, self.outlines, self.attributes, strict=True)
 
 
+class _WrittenObject(NamedTuple):
+    """An object as it is written."""
+
+    annotation: ObjectAnnotation
+    title: str
+    outline: Any
+    attributes: Mapping[str, Any]
+
+
 class AnnotatedImages(ABC):
     """A fold over images and their objects, which become files of one format."""
 
@@ -140,79 +149,111 @@ class AnnotatedImages(ABC):
         data: bytes,
     ) -> list[str]:
         """Write a record's image under a name like the one that is given, and its objects."""
+        where, found = self._found(shard, record, features)
+        (width, height), orientation, depth, unknown = self._frame(where, found, data)
+        written = [
+            one
+            for number in range(len(found.objects))
+            if (one := self._object(where, found, number, (width, height), unknown)) is not None
+        ]
+        self._images += 1
+        self._written += len(written)
+        said_id = features.get("image/source_id")
+        source_id = "".join(map(_text, said_id.values[:1])) if said_id else ""
+        objects = tuple(one.annotation for one in written)
+        return self.write(
+            AnnotatedImage(
+                self._of[shard],
+                parts,
+                data,
+                orientation,
+                depth,
+                ImageAnnotation(width, height, objects, source_id),
+                [one.title for one in written],
+                [one.outline for one in written],
+                [one.attributes for one in written],
+            )
+        )
+
+    def _frame(
+        self, where: str, found: RecordObjects, data: bytes
+    ) -> tuple[tuple[int, int], int, int, str | None]:
+        """Return an image's width and height in pixels, its orientation and its depth.
+
+        The last is why the size is unknown, if it is. A recorded size that differs is a problem.
+        """
         # Pillow's, of no use without objects
         from tfrtool.images.decoder import RefusedImageError, quiet_pillow, read_frame
-        from tfrtool.images.masks import read_mask
 
-        where, found = self._found(shard, record, features)
-        width = height = 0
-        orientation, depth, unknown = 1, 0, None
         try:
             with quiet_pillow():
                 frame = read_frame(data)
-            width, height, orientation = frame.width, frame.height, frame.orientation
-            depth = frame.depth
         except RefusedImageError as error:
-            width, height = found.size or (0, 0)
-            if found.size is None:
-                unknown = f"image size is unknown: {error}"
-                self._problems.add(f"{where}: {unknown}")
-        if found.size not in (None, (width, height)):
+            if found.size is not None:
+                return found.size, 1, 0, None
+            unknown = f"image size is unknown: {error}"
+            self._problems.add(f"{where}: {unknown}")
+            return (0, 0), 1, 0, unknown
+        if found.size not in (None, (frame.width, frame.height)):
             recorded = " x ".join(map(str, found.size or ()))
+            size = f"{frame.width} x {frame.height}"
             self._problems.add(
-                f"{where}: recorded size is {recorded}, but the image is {width} x {height} pixels"
+                f"{where}: recorded size is {recorded}, but the image is {size} pixels"
             )
-        objects, classes, outlines, attributes = [], [], [], []
-        for number, found_object in enumerate(found.objects):
-            name, what = found_object.title or _UNNAMED, f"{where}, object {number}"
-            reason = unknown if found_object.is_inside else found_object.problem
-            if found_object.more.get("crowd") and "crowd" not in self.holds:
-                reason = reason or f"{self.kind} does not support crowd regions"
-            if reason is None and not self._know(name, found_object.label):
-                reason = f"more than {MAX_CLASSES:,} classes"
-            if reason is not None:
-                self._skipped.add(f"{what}: {reason}")
-                continue
-            if found_object.problem is not None:
-                self._problems.add(f"{what}: {found_object.problem}; clipped")
-            annotation = found_object.in_pixels(width, height)
-            if found.masks and "masks" not in self.holds:
-                self.lost["masks"] += 1
-            elif found.masks:
-                try:
-                    annotation = annotation._replace(
-                        segmentation=read_mask(found.masks[number], width, height)
-                    )
-                except ValueError as error:
-                    self._problems.add(f"{what}: {error}")
-            outlines.append(
-                outline_of(annotation.segmentation) if annotation.segmentation else None
-            )
-            if annotation.segmentation and outlines[-1] is None:
-                self._problems.add(f"{what}: invalid outline")
-                annotation = annotation._replace(segmentation="")
-            if (more := parse_attributes(annotation.attributes)) is None:
-                self._problems.add(f"{what}: invalid attributes")
-                annotation = annotation._replace(attributes="")
-            others = {name: getattr(annotation, name) for name in _TITLES.keys() - self.holds}
-            others = {name: v for name, v in others.items() if v != _MISSING[name]}
-            named = _NAMED if "attributes" in self.holds else ()
-            named_fields = {name: others.pop(name) for name in named if name in others}
-            attributes.append(named_fields | (more or {}))
-            self.lost.update(_TITLES[name] for name in others)
-            objects.append(annotation)
-            classes.append(name)
-        self._images += 1
-        self._written += len(objects)
-        said_id = features.get("image/source_id")
-        source_id = "".join(map(_text, said_id.values[:1])) if said_id else ""
-        parsed = ImageAnnotation(width, height, tuple(objects), source_id)
-        split = self._of[shard]
-        return self.write(
-            AnnotatedImage(
-                split, parts, data, orientation, depth, parsed, classes, outlines, attributes
-            )
-        )
+        return (frame.width, frame.height), frame.orientation, frame.depth, None
+
+    def _object(
+        self,
+        where: str,
+        found: RecordObjects,
+        number: int,
+        sides: tuple[int, int],
+        unknown: str | None,
+    ) -> _WrittenObject | None:
+        """Return how an object is written; None if it can't be, which is counted."""
+        read = found.objects[number]
+        name, what = read.title or _UNNAMED, f"{where}, object {number}"
+        reason = unknown if read.is_inside else read.problem
+        if read.more.get("crowd") and "crowd" not in self.holds:
+            reason = reason or f"{self.kind} does not support crowd regions"
+        if reason is None and not self._know(name, read.label):
+            reason = f"more than {MAX_CLASSES:,} classes"
+        if reason is not None:
+            self._skipped.add(f"{what}: {reason}")
+            return None
+        if read.problem is not None:
+            self._problems.add(f"{what}: {read.problem}; clipped")
+        annotation = read.in_pixels(*sides)
+        if found.masks:
+            annotation = self._with_mask(annotation, what, found.masks[number], sides)
+        outline = outline_of(annotation.segmentation) if annotation.segmentation else None
+        if annotation.segmentation and outline is None:
+            self._problems.add(f"{what}: invalid outline")
+            annotation = annotation._replace(segmentation="")
+        if (more := parse_attributes(annotation.attributes)) is None:
+            self._problems.add(f"{what}: invalid attributes")
+            annotation = annotation._replace(attributes="")
+        others = {one: getattr(annotation, one) for one in _TITLES.keys() - self.holds}
+        others = {one: value for one, value in others.items() if value != _MISSING[one]}
+        named = _NAMED if "attributes" in self.holds else ()
+        attributes = {one: others.pop(one) for one in named if one in others} | (more or {})
+        self.lost.update(_TITLES[one] for one in others)
+        return _WrittenObject(annotation, name, outline, attributes)
+
+    def _with_mask(
+        self, annotation: ObjectAnnotation, what: str, mask: bytes, sides: tuple[int, int]
+    ) -> ObjectAnnotation:
+        """Return an object with its mask, if the format has masks and this one can be read."""
+        from tfrtool.images.masks import read_mask
+
+        if "masks" not in self.holds:
+            self.lost["masks"] += 1
+            return annotation
+        try:
+            return annotation._replace(segmentation=read_mask(mask, *sides))
+        except ValueError as error:
+            self._problems.add(f"{what}: {error}")
+            return annotation
 
     def write_pair(
         self, image: AnnotatedImage, images: Sequence[str], others: Sequence[str], suffix: str

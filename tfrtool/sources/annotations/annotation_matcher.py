@@ -96,12 +96,14 @@ class _AnnotationMatcher:
             if problem is not None:
                 self._rejected.add(LeftOut(key=key, reason=problem))
 
-    def source(self, reader: AnnotationReader) -> Source:
-        """Read the annotations, and return the source."""
-        images, others = reader.images(), dict[str, str]()
-        self._used = reader.used
-        first = next(images, None)
-        classes, new = reader.classes(), dict[str, str]()
+    def _choose_classes(
+        self, reader: AnnotationReader
+    ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+        """Choose the classes of objects, and give them numbers.
+
+        Returns their ids by name, their names by other names, and by those in the annotations.
+        """
+        classes, others, new = {**reader.classes()}, dict[str, str](), dict[str, str]()
         if chosen := ClassMap.parse(self._options.class_map, self._options.only_classes):
             chosen.check_files(classes)
             new = chosen.new_names(classes)
@@ -113,10 +115,18 @@ class _AnnotationMatcher:
             classes = renamed
         if (path := self._options.labels) is not None:
             classes, others = read_class_list(as_path(path))
-        labels = tuple(classes)
-        self._numbers = {name: number for number, name in enumerate(labels)}
+        self._numbers = {name: number for number, name in enumerate(classes)}
         self._numbers |= {other: self._numbers[name] for other, name in others.items()}
         self._numbers |= {old: self._numbers.get(name, -1) for old, name in new.items()}
+        return classes, others, new
+
+    def source(self, reader: AnnotationReader) -> Source:
+        """Read the annotations, and return the source."""
+        images = reader.images()
+        self._used = reader.used
+        first = next(images, None)
+        classes, others, new = self._choose_classes(reader)
+        labels = tuple(classes)
         if first is not None:
             self._match(first)
         for image in images:
