@@ -1,8 +1,9 @@
 """Children of a process that start at once: forks of one that has the libraries already.
 
-A `tfrtool.storage.child.Child` takes half a second of processor time to import DuckDB and Arrow,
-and hundreds of tests start some. Here a child is what it is otherwise: a process in a session of
-its own, with its own environment, limits and pipes. Only what was imported before differs.
+A `tfrtool.storage.child.Child` takes half a second of processor time to import DuckDB, Arrow and
+the modules of a query, and hundreds of tests start some. Here a child is what it is otherwise: a
+process in a session of its own, with its own environment, limits and pipes. Only what was imported
+before differs.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from tfrtool.storage.child import Child
 __all__ = ["quick_children"]
 
 _MODULES = (
-    *("duckdb", "numpy", "pyarrow", "pyarrow.parquet", "tfrtool.inspection.rows.query"),
-    "tfrtool.sources.formats.parquet_reader",
+    *("duckdb", "msgspec", "numpy", "pandas", "pyarrow", "pyarrow.compute", "pyarrow.parquet"),
+    *("pyarrow.pandas_compat", "tfrtool.inspection.rows.query_tables", "tfrtool.view.live"),
+    *("tfrtool.inspection.rows.query", "tfrtool.features.exploded_columns"),
+    *(f"tfrtool.sources.formats.{name}" for name in ("csv_rows", "json_rows", "parquet_reader")),
 )
 _LARGEST = 1 << 20
 """Bytes of a request, most of which is the environment."""
