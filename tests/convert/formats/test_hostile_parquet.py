@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,20 @@ def test_a_file_that_crashes_the_library_is_an_error(
 
 LONG = bytes(9000)
 COUNT = 500
-BOMBS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
-    "zstd": (pa.array([LONG] * COUNT), {"compression": "zstd", "use_dictionary": False}),
-    "gzip": (pa.array([LONG] * COUNT), {"compression": "gzip", "use_dictionary": False}),
-    "brotli": (pa.array([LONG] * COUNT), {"compression": "brotli", "use_dictionary": False}),
-    "lz4": (pa.array([LONG] * COUNT), {"compression": "lz4", "use_dictionary": False}),
-    "a dictionary": (pa.array([LONG] * COUNT), {}),
-    "a nested dictionary": (pa.array([[LONG.decode()]] * COUNT).cast(
+BOMBS: dict[str, tuple[Callable[[], pa.Array], dict[str, Any]]] = {
+    "zstd": (lambda: pa.array([LONG] * COUNT), {"compression": "zstd", "use_dictionary": False}),
+    "gzip": (lambda: pa.array([LONG] * COUNT), {"compression": "gzip", "use_dictionary": False}),
+    "brotli": (lambda: pa.array([LONG] * COUNT), {
+        "compression": "brotli", "use_dictionary": False,
+    }),
+    "lz4": (lambda: pa.array([LONG] * COUNT), {"compression": "lz4", "use_dictionary": False}),
+    "a dictionary": (lambda: pa.array([LONG] * COUNT), {}),
+    "a nested dictionary": (lambda: pa.array([[LONG.decode()]] * COUNT).cast(
         pa.list_(pa.dictionary(pa.int32(), pa.string()))
     ), {}),
-    "run lengths": (pa.array([7] * 200_000), {}),
-    "nulls": (pa.nulls(200_000, pa.int64()), {}),
-    "nothing but rows": (pa.nulls(200_000), {}),
+    "run lengths": (lambda: pa.array([7] * 200_000), {}),
+    "nulls": (lambda: pa.nulls(200_000, pa.int64()), {}),
+    "nothing but rows": (lambda: pa.nulls(200_000), {}),
 }  # fmt: skip
 
 
@@ -65,7 +68,8 @@ def test_bombs_are_refused(
 ) -> None:
     """What a file unpacks to is limited however it is packed; packed less, it is converted."""
     monkeypatch.setattr("tfrtool.storage.limits.FREE_UNPACKED_BYTES", 1_000_000)
-    column, options = BOMBS[kind]
+    make_column, options = BOMBS[kind]
+    column = make_column()
     path, new = tmp_path / "bomb.parquet", tmp_path / "new"
     table = pa.table({"a": column, "n": pa.array([1] * len(column), pa.int8())})
     pq.write_table(table, path, **options)

@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from tfrtool.records.framing import Record
 from tfrtool.records.reader import read_shard
 from tfrtool.storage.limits import MAX_ARCHIVE_HEADER_BYTES
 
-webdataset = pytest.importorskip("webdataset")
-
-
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""The library leaves files open."""
+pytestmark = [
+    pytest.mark.skipif(find_spec("webdataset") is None, reason="WebDataset is not installed"),
+    # The library leaves files open.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def shard_payloads(folder: Path) -> list[bytes]:
@@ -35,6 +36,8 @@ def shard_payloads(folder: Path) -> list[bytes]:
 
 def samples(folder: Path) -> list[dict[str, Any]]:
     """Return what the library reads."""
+    import webdataset  # which loads PyTorch, if that is installed
+
     paths = [f"file:{path}" for path in sorted(folder.glob("*.tar"))]
     return list(webdataset.WebDataset(paths, shardshuffle=False).decode("pil"))
 
@@ -51,6 +54,8 @@ def test_what_is_no_example_comes_back(make_shard: MakeShard, tmp_path: Path) ->
 
 def test_library_reads_samples(make_shard: MakeShard, tmp_path: Path) -> None:
     """The library decodes the image, the class number, the text and the rest of each sample."""
+    import webdataset
+
     images = [image_bytes(tint=20 * number) for number in range(3)]
     names = [b"PetImages/Cat/cat.1.jpg", b"PetImages/Cat/cat.2.jpg", b"../__meta__/x.png"]
     shard = make_shard(
