@@ -152,9 +152,10 @@ $(READY_TO_FUZZ): $(READY_TO_TEST)
 	$(INSTALL) -e '.[fuzz]'
 	@touch $@
 
-fuzz: $(READY_TO_FUZZ) $(SANITIZED) .fuzz/frames_main
+fuzz: $(READY_TO_FUZZ) $(SANITIZED) .fuzz/frames_main .fuzz/features_main
 	$(BIN)/python -m tests.fuzz.frames .fuzz/payloads.tfrecord
-	.fuzz/frames_main $$(($${FUZZ_SECONDS:-600} / 10 + 1)) $$(date +%s) .fuzz/payloads.tfrecord
+	for name in frames features; do \
+		.fuzz/$${name}_main $$(($${FUZZ_SECONDS:-600} / 10 + 1)) $$(date +%s) .fuzz/payloads.tfrecord || exit; done
 	FUZZ_SECONDS=$$(($${FUZZ_SECONDS:-600} / 10 + 1)) $(WITH_SANITIZERS) $(BIN)/python -m tests.fuzz.mutations frames framing
 	$(BIN)/python -m tests.fuzz
 
@@ -163,10 +164,10 @@ $(SANITIZED): $(wildcard tfrtool/records/*.[ch]) | $(READY_TO_TEST)
 	$(SANITIZING_CC) -shared -fPIC $(filter %.c,$^) -o $@
 
 # Without Python: what calls it is left out, as nothing needs it.
-.fuzz/frames_main: tests/fuzz/frames_main.c $(wildcard tfrtool/records/*.[ch]) | $(READY_TO_TEST)
+.fuzz/%_main: tests/fuzz/%_main.c $(wildcard tests/fuzz/*.h tfrtool/records/*.[ch]) | $(READY_TO_TEST)
 	@mkdir -p .fuzz
 	$(SANITIZING_CC) -no-pie -fno-pie -ffunction-sections -fdata-sections -Wl,--gc-sections -Wl,--unresolved-symbols=ignore-all \
-		tests/fuzz/frames_main.c -o $@
+		$(filter-out %/_frames.c,$(filter %.c,$^)) -o $@
 
 sanitize: $(SANITIZED)
 	$(WITH_SANITIZERS) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" -k "not Python" \
