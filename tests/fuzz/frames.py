@@ -186,9 +186,10 @@ def _check_picks(shard: bytes, records: Sequence[Record], choose: random.Random)
 
 def _check_examples(shard: bytes, found: Sequence[Record]) -> None:
     """What is taken for canonical is what protobuf writes, and what writers write is taken."""
-    if not isinstance(found, frames.Frames):
+    checked = found.check_examples() if isinstance(found, frames.Frames) else None
+    if checked is None:
         return
-    odd, flags = found.check_examples()
+    odd, flags = checked
     assert len(odd) == len(found)
     known = 0
     for record, is_odd in zip(found, odd, strict=True):

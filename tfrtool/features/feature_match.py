@@ -17,6 +17,7 @@ from tfrtool.examples.fields import (
     class_count,
 )
 from tfrtool.features.stored_layout import stored_dtype
+from tfrtool.records import frames
 from tfrtool.records.frames import Frames
 
 _MOST = 256
@@ -38,9 +39,9 @@ class FeatureMatch(NamedTuple):
 
     @classmethod
     def of(cls, root: Struct) -> "FeatureMatch | None":
-        """Return the features of a tree; None if some can't be checked by themselves."""
+        """Return the features of a tree; None without C, or if some need others to be checked."""
         numbers, keys = array("q"), b""
-        if len(root.fields) > _MOST:
+        if frames.native is None or len(root.fields) > _MOST:
             return None
         for name, item in root.fields.items():
             rule = _rule(item)

@@ -167,12 +167,14 @@ class Frames(Sequence[Record]):
         """The offset in the stream where the last record ends."""
         return self.offset + int(self.starts[-1])
 
-    def check_examples(self) -> tuple[bytes, int]:
+    def check_examples(self) -> tuple[bytes, int] | None:
         """Say of each record with a byte whether it may be something other than an Example.
 
         Those that are none for certain are written as every writer writes Examples and
-        SequenceExamples; `HAS_BOXES` and `HAS_LISTS` say what is among them.
+        SequenceExamples; `HAS_BOXES` and `HAS_LISTS` say what is among them. None without C.
         """
+        if native is None:
+            return None
         found: tuple[bytes, int] = native.check_examples(self.data, self.starts)
         return found
 
@@ -212,20 +214,18 @@ class FrameScan:
 
     def _find_in_python(
         self, data: bytes, position: int, stop: int, index: int, offset: int
-    ) -> tuple[list[Record], int]:
+    ) -> tuple[Frames, int]:
         """Find records in Python: the hot path of the whole tool where nothing is compiled.
 
         A record costs two CRCs, one copy of its payload, and as little else as Python allows: the
         CRC of a length that was met before is looked up, and a payload's CRC is unpacked together
         with the next header, for which the last record that is held is left out.
         """
-        verify, limit, known, new = self._verify, self._limit, self._known, _NEW_RECORD
-        records: list[Record] = []
-        filled = min(len(data), stop) - HEADER_SIZE
-        if position > filled:
-            return records, position
-        length, length_crc = HEADER.unpack_from(data, position)
-        while True:
+        verify, limit, known = self._verify, self._limit, self._known
+        starts, keys, filled = [position], list[int](), min(len(data), stop) - HEADER_SIZE
+        is_held = position <= filled
+        length, length_crc = HEADER.unpack_from(data, position) if is_held else (0, 0)
+        while is_held:
             if known.get(length) != length_crc:
                 crc = crc32c(data[position : position + 8])  # a call would cost as much again
                 crc = (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
@@ -234,20 +234,21 @@ class FrameScan:
                 if len(known) == _LENGTHS_KNOWN:
                     known.clear()
                 known[length] = length_crc
-            end = position + HEADER_SIZE + length
+            body = position + HEADER_SIZE
+            end = body + length
             after = end + FOOTER_SIZE
             if after > filled:
                 break
-            payload = data[position + HEADER_SIZE : end]
             payload_crc, next_length, next_crc = FOOTER_AND_HEADER.unpack_from(data, end)
             if verify:
-                crc = crc32c(payload)
+                crc = crc32c(data[body:end])
                 if (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF != payload_crc:
                     break
-            records.append(new(Record, (index, offset + position, payload, payload_crc)))
-            index += 1
+            starts.append(after)
+            keys.append(payload_crc << 32 | length)  # a call of `payload_key` costs a tenth
             position, length, length_crc = after, next_length, next_crc
-        return records, position
+        ends, found = memoryview(array("Q", starts)), memoryview(array("Q", keys))
+        return Frames(data, ends, found, index, offset), position
 
 
 def bytes_of(records: Sequence[Record]) -> int:

@@ -169,13 +169,15 @@ class ParserCheck(RecordFold):
 
     def _others(self, records: Sequence[Record]) -> Iterator[Record]:
         """Yield the records that are not known to be canonical."""
-        if isinstance(records, Frames):
-            others, flags = records.check_examples()
+        checked = records.check_examples() if isinstance(records, Frames) else None
+        if checked is not None:
+            others, flags = checked
             self.sequences |= bool(flags & HAS_LISTS)
             self._may_have_boxes |= bool(flags & HAS_BOXES)
             yield from compress(records, others) if any(others) else ()
             return
-        for part in (records[at : at + _TOGETHER] for at in range(0, len(records), _TOGETHER)):
+        for at in range(0, len(records), _TOGETHER):
+            part = [*records[at : at + _TOGETHER]]
             short = [one for _, _, one, _ in part if len(one) <= SHORT]
             are_good = are_canonical(short, sequences=self.sequences)
             if are_good and not self._may_have_boxes:
