@@ -1,6 +1,8 @@
 """Payloads in a stretch of bytes, without an object for each."""
 
+import struct
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import overload
 
 import numpy as np
@@ -8,7 +10,14 @@ from numpy.typing import NDArray
 
 from tfrtool.records import frames
 from tfrtool.records.frames import Frames
-from tfrtool.records.framing import FOOTER_SIZE, HEADER_SIZE, Record, masked_crc32c
+from tfrtool.records.framing import (
+    FOOTER_SIZE,
+    HEADER_SIZE,
+    MASK_DELTA,
+    Record,
+    crc32c,
+    header,
+)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -74,16 +83,26 @@ class Payloads(Sequence[bytes]):
             self._keys = self._masked_crcs().astype(np.uint64) << np.uint64(32) | sizes
         return self._keys
 
-    def framed(self) -> bytes | None:
-        """Return them with a frame around each, one behind the other; None without C."""
+    def framed(self) -> bytes:
+        """Return them with a frame around each, one behind the other."""
         if frames.native is None:
-            return None
+            return self._framed_in_python()
         found: bytes = frames.native.frame(self.data, self.starts, self.ends, self.keys)
         return found
 
+    def _framed_in_python(self) -> bytes:
+        sizes = self.sizes.tolist()
+        headers = {size: header(size) for size in {*sizes}}
+        crcs = (self.keys >> np.uint64(32)).astype(f"<u{FOOTER_SIZE}").tobytes()
+        footers = (crc for (crc,) in struct.iter_unpack(f"{FOOTER_SIZE}s", crcs))
+        framed = zip(map(headers.__getitem__, sizes), self, footers, strict=True)
+        return b"".join(chain.from_iterable(framed))
+
     def _masked_crcs(self) -> NDArray[np.uint32]:
         if frames.native is None:
-            return np.fromiter(map(masked_crc32c, self), np.uint32, len(self))
+            crcs = np.fromiter(map(crc32c, self), np.uint32, len(self))
+            # As `mask` does, of all at once: numbers of 32 bits wrap around.
+            return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(MASK_DELTA)
         found = frames.native.masked_crcs(self.data, self.starts, self.ends)
         return np.frombuffer(found, np.uint32)
 

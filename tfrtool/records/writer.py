@@ -182,9 +182,8 @@ class ShardWriter:
         cuts = (blocks[1:] != blocks[:-1]).nonzero()[0] + 1
         for start, end in pairwise(sorted({0, *cuts.tolist(), len(payloads)})):
             part = payloads[start:end]
-            framed = None if sizes[start:end].max(initial=0) >= _LARGE else part.framed()
-            if framed is not None:
-                self.write_frames(framed, keys[start:end])
+            if sizes[start:end].max(initial=0) < _LARGE:
+                self.write_frames(part.framed(), keys[start:end])
                 continue
             for payload, key in zip(part, keys[start:end].tolist(), strict=True):
                 self._add(payload, key >> 32)

@@ -1,6 +1,7 @@
 """Record batches as payloads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from tfrtool.records.payloads import Payloads
 from tfrtool.records.wire import varint
 
 _NOTHING = strings_array([b""], np.int64)[0]
+
+_Head = Callable[[int], bytes]
+"""Returns what stands before a message of a size."""
 
 _NEVER, _IF_ANY, _ALWAYS = 0, 1, 2
 """When values are a field of their list, to C."""
@@ -125,54 +129,63 @@ def _native_values(column: Column, values: pa.Array) -> tuple[Any, Ints]:
         data, ends = frames.native.varints_of(_numbers_in(values))
         return data, np.frombuffer(ends, np.int64)
     if not column.is_single:
-        values = _headed(_field(0x0A), values.cast(pa.large_binary()))
+        values = _headed([values.cast(pa.large_binary())], _field(0x0A))
     return values.buffers()[2] or b"", _ends_in(values)
 
 
 def _map(tag: int, fields: list[tuple[Column, pa.Array]], blank: pa.Array) -> pa.Array:
     """Return one of the two maps of each record, null where ``blank`` is."""
     entries = (_entries(column, array).fill_null(b"") for column, array in fields)
-    return _headed(_field(tag), _joined(blank, *entries))
+    return _headed([blank, *entries], _field(tag))
 
 
 def _entries(column: Column, array: pa.Array) -> pa.Array:
     """Return the entries of a map that hold a column, null where it is not there."""
+    heads: Sequence[_Head] = ()
     if column.is_list:
         steps = _features(column, array.flatten()).fill_null(b"")
-        values = _regrouped(array, _headed(_field(0x0A), steps))
-    else:
+        values = _regrouped(array, _headed([steps], _field(0x0A)))
+    elif column.dtype is None or array.null_count:
         values = _features(column, array)
+    else:
+        values, heads = _of_kind(column.dtype, array, lists=not column.is_single)
     key = b"\x0a" + varint(len(column.key)) + column.key + b"\x12"
 
     def head(size: int) -> bytes:
         length = varint(size)
         return b"\x0a" + varint(len(key) + len(length) + size) + key + length
 
-    return _headed(head, values)
+    return _headed([values], *heads, head)
 
 
 def _features(column: Column, array: pa.Array) -> pa.Array:
     """Return messages tf.train.Feature, null where there is none."""
     if column.dtype is not None:
-        features = _of_kind(column.dtype, array, lists=not column.is_single)
+        values, heads = _of_kind(column.dtype, array, lists=not column.is_single)
+        features = _headed([values], *heads)
         nulls = {Null.EMPTY: bytes([TAGS[column.dtype], 0]), Null.UNSET: b""}
         null = None if column.null is None else nulls.get(column.null)
         return features if null is None else features.fill_null(null)
     kinds = zip(TAGS, array.flatten(), strict=True)
-    parts = [_of_kind(dtype, part, lists=True) for dtype, part in kinds]
+    found = (_of_kind(dtype, part, lists=True) for dtype, part in kinds)
+    parts = [_headed([values], *heads) for values, heads in found]
     return pc.coalesce(*parts, pc.if_else(array.is_valid(), _NOTHING, None))
 
 
-def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> pa.Array:
+def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> tuple[pa.Array, Sequence[_Head]]:
+    """Return what features of a type hold, and the heads that make features of it."""
     values = array.flatten() if lists else array
     strings = dtype is DType.STRING
-    encoded = _headed(_field(0x0A), values.cast(pa.large_binary())) if strings else _packed(values)
 
     def head(size: int) -> bytes:
         packed = b"\x0a" + varint(size) if size and not strings else b""
         return bytes([TAGS[dtype]]) + varint(len(packed) + size) + packed
 
-    return _headed(head, _regrouped(array, encoded) if lists else encoded)
+    encoded = values.cast(pa.large_binary()) if strings else _packed(values)
+    if strings and not lists:
+        return encoded, [_field(0x0A), head]
+    encoded = _headed([encoded], _field(0x0A)) if strings else encoded
+    return _regrouped(array, encoded) if lists else encoded, [head]
 
 
 def _packed(values: pa.Array) -> pa.Array:
@@ -207,11 +220,22 @@ def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
     return pc.if_else(is_valid, binary_array(ends, data or b""), None)
 
 
-def _headed(head: Callable[[int], bytes], messages: pa.Array) -> pa.Array:
-    """Return messages with what stands before one of their size."""
-    sizes = pc.binary_length(messages).dictionary_encode()
-    heads = strings_array(list(map(head, sizes.dictionary.to_pylist())), np.int64)
-    return _joined(heads.take(sizes.indices), messages)
+def _headed(parts: Sequence[pa.Array], *heads: _Head) -> pa.Array:
+    """Return messages, of which there are parts, with what stands before one of their size.
+
+    Of several heads, which are copied together, each stands before those in front of it.
+    """
+
+    def head(size: int) -> bytes:
+        found = b""
+        for one in heads:
+            found = one(len(found) + size) + found
+        return found
+
+    sizes = reduce(pc.add, map(pc.binary_length, parts)).dictionary_encode()
+    found = strings_array(list(map(head, sizes.dictionary.to_pylist())), np.int64)
+    are_same = len(found) == 1 and not sizes.null_count
+    return _joined(found[0] if are_same else found.take(sizes.indices), *parts)
 
 
 def _joined(*parts: pa.Array) -> pa.Array:
@@ -219,5 +243,5 @@ def _joined(*parts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
-def _field(tag: int) -> Callable[[int], bytes]:
+def _field(tag: int) -> _Head:
     return lambda size: bytes([tag]) + varint(size)
