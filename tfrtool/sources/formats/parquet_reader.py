@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrtool.errors import SourceError, human_bytes, os_errors_as
 from tfrtool.sources.formats.arrow_files import ArrowFile, leaf_paths, naming_columns, open_arrow
@@ -33,6 +34,9 @@ _BATCH_ROWS, _BATCH_BYTES = 65_536, 4 * 1024 * 1024
 
 _DICTIONARY_BATCH_BYTES = 64 * 1024 * 1024
 """Size of a batch in which every row has the longest value of a dictionary."""
+
+_FEW_ROWS = 4096
+"""Rows of a batch that are worth a look at a dictionary's values, if it could have fewer."""
 
 _VALUE_BYTES = 4
 """Bytes that a value takes in memory, roughly, however few a file has for repeated ones."""
@@ -215,13 +219,16 @@ def _check_unpacked(path: str | AnyPath, size: int, most: float) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: str | AnyPath) -> Iterator[Any]:
+def _opened(path: str | AnyPath, *, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a Parquet file, of which some leaves are read as dictionaries."""
     import pyarrow.parquet as pq
 
     with (
         open_regular(path) as file,
         naming_columns(file),
-        pq.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False) as parquet,
+        pq.ParquetFile(
+            file, read_dictionary=[*dictionaries], buffer_size=_BUFFER_BYTES, pre_buffer=False
+        ) as parquet,
     ):
         yield parquet
 
@@ -280,14 +287,14 @@ def _facts(path: str | AnyPath, size: int) -> ParquetFacts:
             schema=schema,
             groups=tuple((group.num_rows, group.total_byte_size) for group in groups),
             nullable=frozenset(nullable),
-            blank=_blank_paths(parquet, chunks),
+            blank=_blank_paths(path, parquet, chunks),
             leaves=metadata.num_columns,
             bytes=size,
             intervals=tuple(one.path for one in parquet.schema if one.converted_type == "INTERVAL"),
         )
 
 
-def _blank_paths(parquet: Any, chunks: Sequence[Any]) -> frozenset[str]:
+def _blank_paths(path: str | AnyPath, parquet: Any, chunks: Sequence[Any]) -> frozenset[str]:
     """Return the paths of columns without values; those that no statistics describe are read."""
     valued, unknown = set[str](), set[str]()
     for one in chunks:
@@ -303,12 +310,12 @@ def _blank_paths(parquet: Any, chunks: Sequence[Any]) -> frozenset[str]:
         if leaf.max_repetition_level == 0 and leaf.path not in unknown:
             blank.add(leaf.path)
             continue
-        rows, _ = _batch_rows(parquet, 0, [leaf.path])
+        rows, _ = _batch_rows(path, parquet, 0, [leaf.path])
         for number, batch in enumerate(parquet.iter_batches(rows, columns=[leaf.path])):
-            path, array = next(leaf_paths(batch.schema.names[0], batch.column(0)))
-            blank |= set() if number else {path}
+            name, array = next(leaf_paths(batch.schema.names[0], batch.column(0)))
+            blank |= set() if number else {name}
             if array.null_count < len(array):
-                blank.discard(path)
+                blank.discard(name)
                 break
     return frozenset(blank)
 
@@ -339,7 +346,7 @@ def _open_rows(
             yield _arrow_batches(arrow, group, columns)
         return
     with _opened(path) as parquet:
-        rows, size = _batch_rows(parquet, group, columns)
+        rows, size = _batch_rows(path, parquet, group, columns)
         _check_unpacked(path, size, most)
         yield _batches(parquet, group, columns, rows)
 
@@ -391,25 +398,68 @@ def _batches(
         yield batch if schema.equals(batch.schema) else batch.cast(schema)
 
 
-def _batch_rows(parquet: Any, first_group: int, columns: Sequence[str] | None) -> tuple[int, int]:
+def _batch_rows(
+    path: str | AnyPath, parquet: Any, first_group: int, columns: Sequence[str] | None
+) -> tuple[int, int]:
     """Return how many rows make a batch of bounded size, and how many bytes there are."""
     most, size = _BATCH_ROWS, 0
     for number in range(first_group, parquet.num_row_groups):
         group = parquet.metadata.row_group(number)
         group_size = values = 0
+        longest = dict[str, float]()  # by dictionary, the most bytes that a value can have
         for one in map(group.column, range(group.num_columns)):
-            path = f"{one.path_in_schema}."
-            if columns is not None and not any(path.startswith(f"{name}.") for name in columns):
+            leaf = f"{one.path_in_schema}."
+            if columns is not None and not any(leaf.startswith(f"{name}.") for name in columns):
                 continue
             group_size += one.total_uncompressed_size
             values += one.num_values
             if one.has_dictionary_page and one.physical_type == "BYTE_ARRAY":
                 dictionary = one.data_page_offset - one.dictionary_page_offset
                 ratio = one.total_uncompressed_size / max(one.total_compressed_size, 1)
-                most = min(most, int(_DICTIONARY_BATCH_BYTES / max(dictionary * ratio, 1)))
+                longest[one.path_in_schema] = dictionary * ratio
         most = min(most, _BATCH_BYTES * group.num_rows // max(group_size, values * _VALUE_BYTES, 1))
+        bound = _DICTIONARY_BATCH_BYTES / max(1, min(most, _FEW_ROWS))
+        unsure = [leaf for leaf, length in longest.items() if length > bound]
+        if unsure and not isinstance(path, RemotePath):  # of which nothing is read twice
+            longest |= _longest_values(path, number, unsure)
+        for length in longest.values():
+            most = min(most, int(_DICTIONARY_BATCH_BYTES / max(length, 1)))
         size += group_size
     return max(most, 1), size
+
+
+def _longest_values(path: str | AnyPath, group: int, leaves: Sequence[str]) -> dict[str, int]:
+    """Return how many bytes the longest value of each dictionary of a row group has, by path.
+
+    As soon as a batch has any value of a column, Arrow has all of the column's dictionary.
+    """
+    longest = dict[str, int]()
+    for leaf in leaves:
+        opened = _opened(path, dictionaries=[leaf])
+        with contextlib.suppress(pa.ArrowException), opened as parquet:
+            for batch in parquet.iter_batches(
+                _FEW_ROWS, row_groups=[group], columns=[leaf], use_threads=False
+            ):
+                values = _dictionary_of(batch.column(0))
+                if values is None:
+                    break
+                if len(values):
+                    longest[leaf] = pc.max(pc.binary_length(values)).as_py()
+                    break
+    return longest
+
+
+def _dictionary_of(array: pa.Array) -> pa.Array | None:
+    """Return the values of the dictionary within an array of one leaf; None without any."""
+    types = pa.types
+    while not types.is_dictionary(array.type):
+        if types.is_struct(array.type):
+            array = array.field(0)
+        elif types.is_list(array.type) or types.is_large_list(array.type):
+            array = array.values
+        else:
+            return None
+    return array.dictionary
 
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:
