@@ -14,13 +14,22 @@ _INTERVAL = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a verb is; the last of a phase has ``done == total``, where a total is known."""
+    """How far a function is.
 
-    what: str  # the phase, in a word or two that a person can read: "checking", "writing"
+    Attributes:
+        what: the current phase, such as "checking".
+        done: amount of work done in this phase.
+        total: total amount of work in this phase, or None if unknown. The last report of a phase
+            has it as `done`.
+        unit: "records", "images", "steps" or "B" for bytes; "" if nothing is counted.
+        note: further information, such as "loss 0.31".
+    """
+
+    what: str
     done: int
-    total: int | None  # None where that can't be known beforehand
-    unit: str  # of both: "records", "images", "steps", "B"; empty where nothing is counted
-    note: str = ""  # more, such as "loss 0.31"
+    total: int | None
+    unit: str
+    note: str = ""
 
 
 OnProgress = Callable[[Progress], None]
