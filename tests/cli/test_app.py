@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -234,7 +235,10 @@ def test_usage_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFix
 def test_what_tensorflow_says_when_it_starts(
     capfd: pytest.CaptureFixture[str], error: type[BaseException], shown: bool
 ) -> None:
-    """Its lines about devices are shown where it fails to start, and not where Ctrl-C ends it."""
+    """Its lines about devices are shown where it fails to start, and not where Ctrl-C ends it.
+
+    Garbage is collected again afterwards.
+    """
 
     def start() -> None:
         with Bars().loading_tensorflow():
@@ -244,6 +248,7 @@ def test_what_tensorflow_says_when_it_starts(
     with pytest.raises(error):
         start()
     assert bool(capfd.readouterr().err) is shown
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(

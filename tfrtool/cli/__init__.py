@@ -1,5 +1,6 @@
 """The command line: one file per command; parse, call one function, render, exit."""
 
+import gc
 import os
 import signal
 import sys
@@ -40,4 +41,5 @@ def main(argv: "Sequence[str] | None" = None) -> int:
             raise
         code = process.report_interrupt(signals.number)
     signals.release()
+    gc.freeze()  # the exit would look for garbage among all objects, which takes 30 ms
     return code

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from tfrtool.cli.layout import render
-from tfrtool.cli.process import Signals, StandardFile
+from tfrtool.cli.process import Signals, StandardFile, collection_paused
 from tfrtool.errors import UsageError, some_of
 from tfrtool.page import Page
 from tfrtool.storage.extras import KERAS_MODELS, require_tensorflow
@@ -184,7 +184,8 @@ class Bars:
         with tempfile.TemporaryFile() as log:
             os.dup2(log.fileno(), 2)
             try:
-                yield
+                with collection_paused(exempt=self._signals is not None):
+                    yield
             except Exception:
                 log.seek(0)
                 lines = log.read()
