@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import MakeShard
 from tests.examples.strategies import float32, int64, string
+from tests.photos import write_class_folders
 from tfrtool.convert.formats.format_specs import FORMATS
 from tfrtool.examples.example import encode_example
 
@@ -83,6 +84,13 @@ def test_sql_loads_nothing_heavy(shard: Path) -> None:
 def test_statistics_load_no_pandas(shard: Path) -> None:
     """Statistics of strings and numbers need Arrow, but nothing that makes it load pandas."""
     assert loaded_by(["inspect", "stats", str(shard)], HEAVY) == (0, ["numpy", "pyarrow"])
+
+
+def test_writing_photographs_loads_only_pillow(tmp_path: Path) -> None:
+    """Up to the first shard, ``write`` of a folder loads no numpy and no messages of protobuf."""
+    write_class_folders(tmp_path / "photos", count=1)
+    words = ["write", str(tmp_path / "photos"), str(tmp_path / "out"), "--dry-run"]
+    assert loaded_by(words, [*HEAVY, "google.protobuf"]) == (0, ["PIL"])
 
 
 def test_resharding_loads_nothing_heavy(shard: Path, tmp_path: Path) -> None:

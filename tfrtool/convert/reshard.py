@@ -286,7 +286,7 @@ def _cut(sizes: NDArray[Any], options: CopyOptions) -> list[int]:
     check_shard_count(min(count, len(sizes)))
     if options.shards:
         return [round(len(sizes) * number / count) for number in range(count + 1)]
-    return cut_by_size(totals, options.shard_bytes)
+    return cut_by_size(totals.data, options.shard_bytes)
 
 
 def as_numbers(chosen: NDArray[np.bool_]) -> Numbers:

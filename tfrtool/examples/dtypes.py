@@ -10,13 +10,14 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import printable
 from tfrtool.examples.example import DType, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NUMBER = re.compile(
     r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|[+-]?inf(?:inity)?", re.IGNORECASE
@@ -127,8 +128,10 @@ def as_dtype(value: Any, dtype: DType) -> Value:
     raise ValueError(f"{shown[: _SHOWN_CHARACTERS + 4]}, which is not a valid {dtype.value}")
 
 
-def relative_changes(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative_changes(values: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return by how much float32 changes each double, relative to it; 0 where nothing changes."""
+    import numpy as np
+
     with np.errstate(all="ignore"):
         changes = np.abs(values.astype(np.float32).astype(np.float64) - values) / np.abs(values)
     changes[(values == 0) | ~np.isfinite(values)] = 0
@@ -137,6 +140,8 @@ def relative_changes(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def relative_change(value: float) -> float:
     """Return by how much float32 changes a double, relative to it."""
+    import numpy as np
+
     return float(relative_changes(np.array([value]))[0])
 
 
@@ -168,6 +173,8 @@ class NumberRange:
             if len(self._values) >= _BATCH:
                 self.flush()
         elif not -_EXACT_FLOAT32 <= value <= _EXACT_FLOAT32:
+            import numpy as np
+
             self.all_integral &= value in INT64
             single = float(np.float32(value)) if abs(value) < FLOAT32_END else math.inf
             if single != value:
@@ -179,12 +186,16 @@ class NumberRange:
     def flush(self) -> None:
         """Take in what was added one by one."""
         if self._values:
+            import numpy as np
+
             values, rows = np.array(self._values), np.array(self._rows)
             self._values, self._rows = array("d"), array("q")
             self.add_doubles(values, rows)
 
-    def add_doubles(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> None:
+    def add_doubles(self, values: "NDArray[np.float64]", rows: "NDArray[np.int64]") -> None:
         """Take in doubles with their rows."""
+        import numpy as np
+
         self.doubles = True
         if not len(values):
             return

@@ -4,16 +4,18 @@ import enum
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
-
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError
-from tfrtool.examples.proto import example_pb2 as pb
 from tfrtool.records.wire import field_head, read_spans, varint
 from tfrtool.storage.arguments import as_member, parse_enum_fields
 from tfrtool.storage.limits import MAX_FEATURES, MAX_FIELDS, MAX_INTEGER_BYTES
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from tfrtool.examples.proto import example_pb2 as pb
 
 Value = bytes | int | float
 
@@ -118,7 +120,22 @@ _MESSAGE: _Nested = {0x0A: _CONTEXT_MAP, 0x12: _LIST_MAP}
 """Messages by the tags of the fields that hold them."""
 
 
-def parse_message(payload: bytes) -> pb.SequenceExample:
+@cache
+def _messages() -> Any:
+    """Return the module of the messages; much is done without loading protobuf."""
+    from tfrtool.examples.proto import example_pb2
+
+    return example_pb2
+
+
+@cache
+def _decode_error() -> type[Exception]:
+    from google.protobuf.message import DecodeError
+
+    return DecodeError
+
+
+def parse_message(payload: bytes) -> "pb.SequenceExample":
     """Parse an Example or SequenceExample: an Example is one without feature lists, to the byte.
 
     `DecodeError` if the payload is no such message, or exceeds `MAX_FIELDS`, `MAX_FEATURES` or
@@ -128,8 +145,9 @@ def parse_message(payload: bytes) -> pb.SequenceExample:
         try:
             _count_fields(payload)
         except ValueError as error:
-            raise DecodeError(str(error)) from error
-    return pb.SequenceExample.FromString(payload)
+            raise _decode_error()(str(error)) from error
+    message: pb.SequenceExample = _messages().SequenceExample.FromString(payload)
+    return message
 
 
 def _count_fields(payload: bytes) -> None:
@@ -160,7 +178,7 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
         kind = as_member(PayloadKind, kind, "kind of payload")
     try:
         message = parse_message(payload)
-    except DecodeError as error:
+    except _decode_error() as error:
         raise ValueError(f"payload ({len(payload)} bytes) is not a {kind.title}") from error
     context = {feature_name(e.key): _feature(e.value) for e in message.context.feature}
     if kind is not PayloadKind.SEQUENCE_EXAMPLE:
@@ -172,7 +190,7 @@ def decode_example(payload: bytes, kind: PayloadKind = PayloadKind.EXAMPLE) -> E
     return Example(features=context, feature_lists=lists)
 
 
-def _feature(message: pb.Feature) -> Feature:
+def _feature(message: "pb.Feature") -> Feature:
     kind = message.WhichOneof("kind")
     if kind is None:
         return Feature(dtype=None, values=())
@@ -229,7 +247,7 @@ def _feature_pieces(name: str, raw: Any) -> tuple[bytes, bytes]:
         number = varint(raw % (2 * _INT64_END))
         return bytes((_INT64_LIST, len(number) + 2, _LIST_VALUE, len(number))) + number, b""
     feature = raw if isinstance(raw, Feature) else _as_feature(name, raw)
-    message = pb.Feature()
+    message: pb.Feature = _messages().Feature()
     if feature.dtype is not None:
         values = getattr(message, LISTS[feature.dtype])
         values.SetInParent()
@@ -266,13 +284,13 @@ def classify_payload(payload: bytes) -> PayloadKind:
     return classify_message(payload)[0]
 
 
-def classify_message(payload: bytes) -> tuple[PayloadKind, pb.SequenceExample | None]:
+def classify_message(payload: bytes) -> "tuple[PayloadKind, pb.SequenceExample | None]":
     """Do what `classify_payload` does, and return the message if it is one with features."""
     if not payload:
-        return PayloadKind.EMPTY, pb.SequenceExample()
+        return PayloadKind.EMPTY, _messages().SequenceExample()
     try:
         message = parse_message(payload)
-    except DecodeError:
+    except _decode_error():
         message = None
     if message is None or not knows_all_fields(message):
         return PayloadKind.EVENT if _is_event(payload) else PayloadKind.UNKNOWN, None
@@ -282,13 +300,15 @@ def classify_message(payload: bytes) -> tuple[PayloadKind, pb.SequenceExample | 
     return PayloadKind.SEQUENCE_EXAMPLE if sequence else PayloadKind.EXAMPLE, message
 
 
-def knows_all_fields(message: pb.SequenceExample) -> bool:
+def knows_all_fields(message: "pb.SequenceExample") -> bool:
     """Return whether a message holds no unknown field, at any depth."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
     # Comparing sizes with and without unknown fields would serialize the message twice.
     return not any(len(UnknownFieldSet(part)) for part in _parts(message))
 
 
-def _parts(message: pb.SequenceExample) -> Iterator[Message]:
+def _parts(message: "pb.SequenceExample") -> "Iterator[Message]":
     """Yield a message and all messages within it."""
     yield from (message, message.context, message.feature_lists)
     for entry in message.context.feature:
@@ -300,13 +320,13 @@ def _parts(message: pb.SequenceExample) -> Iterator[Message]:
             yield from _feature_parts(step)
 
 
-def _feature_parts(feature: pb.Feature) -> Iterator[Message]:
+def _feature_parts(feature: "pb.Feature") -> "Iterator[Message]":
     yield feature
     if kind := feature.WhichOneof("kind"):
         yield getattr(feature, kind)
 
 
-def holds_features(message: pb.SequenceExample) -> bool:
+def holds_features(message: "pb.SequenceExample") -> bool:
     """Return whether a message that parses as an Example holds a feature, or nothing at all.
 
     A name may be any bytes; the sign of a feature is the value next to it. An
@@ -340,8 +360,8 @@ def _is_event(payload: bytes) -> bool:
         spans = read_spans(payload, most=_EVENT_FIELDS)
         if any(tag not in _EVENT_TAGS for tag, _, _ in spans):
             return False
-        event = pb.Event.FromString(payload)
-    except (ValueError, DecodeError):
+        event = _messages().Event.FromString(payload)
+    except (ValueError, _decode_error()):
         return False
     # Every event of a log has the time of its writing, in seconds since 1970.
     return (

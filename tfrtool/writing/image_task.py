@@ -19,7 +19,6 @@ from tfrtool.examples.objects.annotation import ExtraFeatures, ImageAnnotation
 from tfrtool.examples.objects.record_features import Layout, Masks, WrittenImage
 from tfrtool.images.audit import UPRIGHTING, RenderedImage, audit_image, render_image
 from tfrtool.images.decoder import ImageFrame, RefusedImageError, quiet_pillow, read_frame
-from tfrtool.images.masks import mask_bitmap, mask_png, moved_mask
 from tfrtool.images.recipe import Check, Encode, ImageRecipe
 from tfrtool.records.compression import Compression
 from tfrtool.records.tally import Tally
@@ -153,6 +152,8 @@ class RecordMaker:
                 annotation = _moved(extra.annotation, frame, image, rendered, self.recipe)
                 extra = extra._replace(annotation=annotation)
                 if features.masks is Masks.PNG and "segmentation" in features.optional:
+                    from tfrtool.images.masks import mask_bitmap, mask_png  # which loads NumPy
+
                     masks = [
                         mask_png(mask_bitmap(one.segmentation, image.width, image.height))
                         for one in annotation.objects
@@ -241,6 +242,8 @@ def _moved(
     for one in moved.objects:
         outline = one.segmentation
         if outline.startswith("{"):
+            from tfrtool.images.masks import moved_mask  # which loads NumPy
+
             outline = moved_mask(outline, turn, image.width, image.height)
         objects.append(one._replace(segmentation=outline))
     return moved._replace(objects=tuple(objects))

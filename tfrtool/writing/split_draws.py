@@ -99,7 +99,7 @@ def _firsts(source: Source, findings: SourceFindings) -> "Firsts":
     if not source.grouped:
         return copies
     groups = np.fromiter((item.group for item in source.items), np.uint64, count)
-    groups[findings.digests == 0] = 0
+    groups[np.frombuffer(findings.digests, np.uint64) == 0] = 0
     grouped, first_of = first_alike(groups), np.zeros(count, np.uint32)
     up_of = first_of.data
 

@@ -6,12 +6,14 @@ options alone, so that the shards are the same on any number of workers and afte
 """
 
 import marshal
-from collections.abc import Iterable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrtool.engines.pool import run_in_order
 from tfrtool.errors import SourceError, WriteError
@@ -27,10 +29,6 @@ from tfrtool.writing.image_task import Finding, ImageShard, PlannedImage, Record
 from tfrtool.writing.run_options import too_many_shards
 from tfrtool.writing.split_draws import draw_splits, hasher
 from tfrtool.writing.write_options import WriteOptions
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _TRIED = 16
 """Images of each suffix that are re-encoded to estimate the sizes of the others."""
@@ -127,11 +125,8 @@ def _cut_split(
     name: str,
 ) -> list[ImageShard]:
     """Return the shards of a split, whose images are rows from ``start`` to ``end``."""
-    import numpy as np
-
-    totals, count = np.zeros(end - start + 1, np.int64), options.shards
-    totals[1:] = np.fromiter((row[3] for row in rows.read(start, end)), np.int64, end - start)
-    np.cumsum(totals, out=totals)  # bytes of all records before each one, and at last of all
+    sizes = (row[3] for row in rows.read(start, end))
+    totals, count = array("q", accumulate(sizes, initial=0)), options.shards
     if count is None:
         bounds = cut_by_size(totals, options.shard_bytes)
     elif count > end - start:
@@ -145,7 +140,7 @@ def _cut_split(
             name=str(shard_name),
             split=split,
             records=last - first,
-            size=int(totals[last] - totals[first]),
+            size=totals[last] - totals[first],
             images=PlannedImages(rows, start + first, start + last),
             maker=maker,
             compression=compression,
@@ -164,7 +159,7 @@ def _empty_split(split: str, followers: int, images: int, splits: int) -> WriteE
     )
 
 
-def cut_by_size(totals: "npt.NDArray[np.int64]", shard_bytes: int) -> list[int]:
+def cut_by_size(totals: Sequence[int], shard_bytes: int) -> list[int]:
     """Return where each shard starts, and the end: even ones, the fewest of at most so many bytes.
 
     A shard may have one record more, since none is cut. Each record goes to the even share that
@@ -174,13 +169,14 @@ def cut_by_size(totals: "npt.NDArray[np.int64]", shard_bytes: int) -> list[int]:
         totals: the bytes of all records before each one, and at last of all.
         shard_bytes: how many a shard may have.
     """
-    import numpy as np
-
-    total, records = int(totals[-1]), len(totals) - 1
+    total, records = totals[-1], len(totals) - 1
     count = -(-total // shard_bytes)
-    middles = totals[:-1] + totals[1:]  # twice as large
-    shares = [-(-2 * total * share // count) for share in range(1, count)]
-    starts = np.searchsorted(middles, np.array(shares, np.int64)).tolist()
+
+    def twice_middle(record: int) -> int:
+        return totals[record] + totals[record + 1]
+
+    shares = (-(-2 * total * share // count) for share in range(1, count))
+    starts = [bisect_left(range(records), share, key=twice_middle) for share in shares]
     return [*dict.fromkeys([0, *(at for at in starts if 0 < at < records), records])]
 
 

@@ -179,7 +179,7 @@ def report_on(
         metadata=None if usual else (*_label_texts(source), FEATURES, DATASET_INFO, REPORT),
         notices=(*source.notices, *(_depth_notices(total) if total.depths else ())),
         is_16_bit=Depth.KEPT in total.depths,
-        duplicates=int((findings.first_copies != 0).sum()),
+        duplicates=findings.duplicates,
         **facts,
     )
 

@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Callable, Container, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from tfrtool.errors import SourceError
 from tfrtool.examples.objects.annotation import NOT_FINITE
 from tfrtool.storage.limits import MAX_PART_BYTES
 from tfrtool.storage.remote_path import AnyPath
 
-Integers = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.int64]
 
 _WINDOW, _HEAD = 2**21, 2**16
 _BOM = b"\xef\xbb\xbf"
@@ -37,8 +39,8 @@ class JsonWindow(NamedTuple):
     path: AnyPath
     name: str  # of the list
     first: int  # the number of the first of them
-    starts: Integers
-    sizes: Integers
+    starts: "Integers"
+    sizes: "Integers"
     at: int  # the offset of the text
     text: bytes
 
@@ -156,6 +158,8 @@ class JsonFile:
 
     def _windows(self, name: str, at: int, number: int = 0) -> Iterator[JsonWindow]:
         """Yield the elements of a list from its first byte on, and set where it ends."""
+        import numpy as np
+
         size = _WINDOW
         while True:
             text = self._read(at, size)
@@ -211,8 +215,10 @@ def _malformed(path: AnyPath, error: object, offset: int, text: bytes = b"") -> 
     return SourceError(what, path=path, offset=max(offset, 0), found=found)
 
 
-def _brackets(text: bytes) -> tuple[Integers, Integers]:
+def _brackets(text: bytes) -> "tuple[Integers, Integers]":
     """Return where the brackets outside of strings are, and how deep it is after each."""
+    import numpy as np
+
     if b"\\" in text:
         text = _ESCAPE.sub(b"__", text)
     marks = np.frombuffer(text.translate(_MARKS), np.uint8)
