@@ -4,7 +4,7 @@ import enum
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tfrtool.errors import UsageError
@@ -221,18 +221,22 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
         UsageError: a value has another type, or an integer does not fit in 64 bits.
     """
     pieces = [b""]
-    for name in sorted(features, key=_wire_order):
-        key, (head, content) = feature_key(name), _feature_pieces(name, features[name])
-        size = len(head) + len(content)
-        start = field_head(_KEY, len(key)) + key + field_head(_VALUE, size) + head
+    for _, key, name in sorted([_key_piece(name) for name in features]):
+        head, content = _feature_pieces(name, features[name])
+        start = key + field_head(_VALUE, len(head) + len(content)) + head
         pieces += (field_head(_ENTRY, len(start) + len(content)), start, content)
     pieces[0] = field_head(_FEATURES, sum(map(len, pieces)))
     return b"".join(pieces)
 
 
-def _wire_order(name: str) -> str:
-    """Return what sorts a name as `encode_example` does: the end of a key is above any byte."""
-    return feature_key(name).decode("latin-1") + "\u0100"
+@lru_cache(1024)
+def _key_piece(name: str) -> tuple[str, bytes, str]:
+    """Return what sorts a name as `encode_example` does, its serialized key, and the name itself.
+
+    To sort, the end of a key is above any byte.
+    """
+    key = feature_key(name)
+    return key.decode("latin-1") + "\u0100", field_head(_KEY, len(key)) + key, name
 
 
 def _feature_pieces(name: str, raw: Any) -> tuple[bytes, bytes]:

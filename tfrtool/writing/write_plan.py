@@ -9,7 +9,7 @@ import marshal
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -219,9 +219,8 @@ class RecordSizes:
         if count:
             image = round(after / count if self._resized else image * after / before)
         name = len(item.key.encode("utf-8", "surrogateescape"))
-        number = self._maker.numbers.get(item.label, 0)
-        fields = ((5, image), (14, name), (5, (number.bit_length() + 6) // 7 or 1))
-        features = sum(_field(_field(a) + _field(_field(_field(b)))) for a, b in fields)
+        number = self._maker.numbers.get(item.label, 0).bit_length()
+        features = _feature(5, image) + _feature(14, name) + _feature(5, (number + 6) // 7 or 1)
         return FRAME_SIZE + _field(features) + len(item.extra)
 
 
@@ -238,6 +237,12 @@ def _try(maker: RecordMaker, item: Item) -> int | None:
     if finding.problem is not None:
         return None
     return len(data if rendered is None else rendered.data)
+
+
+@lru_cache(4096)
+def _feature(key: int, value: int) -> int:
+    """Return the size of a feature whose name and only value are so many bytes long."""
+    return _field(_field(key) + _field(_field(_field(value))))
 
 
 def _field(size: int) -> int:
