@@ -172,7 +172,7 @@ $(SANITIZED): $(wildcard tfrtool/records/*.[ch]) | $(READY_TO_TEST)
 sanitize: $(SANITIZED)
 	$(WITH_SANITIZERS) HYPOTHESIS_PROFILE=more $(BIN)/python -m pytest --quiet -p no:cacheprovider -m "not several" -k "not Python" \
 		tests/records/test_frames.py tests/records/test_damage.py tests/records/test_reader.py \
-		tests/examples/arrow/test_native_scan.py
+		tests/examples/arrow/test_native_scan.py tests/inspection/rows/test_record_lines.py
 
 fixtures: $(READY_TO_TEST)
 	$(BIN)/python fixtures/make_fixtures.py

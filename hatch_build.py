@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
 NAME, FOLDER = "_frames", "tfrtool/records"
-SOURCES = ("_frames.c", "_features.c", "_encode.c")
+SOURCES = ("_frames.c", "_features.c", "_encode.c", "_json.c")
 ABI = "cp311-abi3"
 """CPython's stable ABI: a wheel is for this version and all that follow."""
 

@@ -211,8 +211,7 @@ static int count_values(uint8_t kind, span values) {
     return read_field(&values, FIRST, &value) ? ONE_AND_MORE : -1;
 }
 
-/* Find what kind a feature is of, and its values: packed numbers, or fields of strings. */
-static int read_feature(span in, uint8_t *kind, span *values) {
+int read_feature(span in, uint8_t *kind, span *values) {
     *kind = NONE;
     *values = (span){in.end, in.end};
     if (in.at == in.end) return 1;

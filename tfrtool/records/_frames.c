@@ -10,9 +10,7 @@
  */
 #include "_native.h"
 
-#define INTERFACE 5 /* counted up with each change of the functions; frames.py has it, too */
-#define HEADER 12 /* bytes: a length of 8, and its masked CRC */
-#define FRAME 16  /* and the payload's masked CRC */
+#define INTERFACE 6 /* counted up with each change of the functions; frames.py has it, too */
 #define MASK_DELTA 0xa282ead8u
 #define POLYNOMIAL 0x82f63b78u
 #define LANE 256 /* bytes: of long data, three stretches of this size are done at once */
@@ -135,13 +133,6 @@ static int has_room(frames *found) {
     if (keys) found->keys = keys;
     if (keys) found->room = room;
     return keys != NULL;
-}
-
-/* Return a number of an array that need not be aligned. */
-static uint64_t number(const uint8_t *array, size_t i) {
-    uint64_t value;
-    memcpy(&value, array + 8 * i, 8);
-    return value;
 }
 
 /* Read the key of the frame that `size` bytes begin with; 0 if it is not intact, or not in them. */
@@ -390,16 +381,6 @@ static int is_example(span in, int *flags) {
            in.at == in.end;
 }
 
-/* Find the payload of a frame; 0 if the frame is not within the data. */
-static int find_payload(const uint8_t *data, size_t size, const uint8_t *starts, size_t i,
-                        span *payload) {
-    uint64_t start = number(starts, i), end = number(starts, i + 1);
-    if (end > size || start > end || end - start < FRAME) return 0;
-    payload->at = data + start + HEADER;
-    payload->end = data + end - (FRAME - HEADER);
-    return 1;
-}
-
 /* Note which payloads are not canonical; 0 if the frames are not within the data. */
 static int check_frames(const uint8_t *data, size_t size, const uint8_t *starts, size_t count,
                         uint8_t *odd, int *flags) {
@@ -631,6 +612,11 @@ static PyMethodDef methods[] = {
     {"varints_of", varints_of, METH_VARARGS,
      "varints_of(values) -> (bytes, ends)\n\n"
      "Write int64 numbers as varints, and where each ends, after 0."},
+    {"features_json", features_json, METH_VARARGS,
+     "features_json(data, starts, describe) -> (json, ends)\n\n"
+     "Return the features of the Example in each frame as a JSON object, and where each ends, as\n"
+     "int64; nothing of what is something else, or has keys that are not ASCII. Strings that are\n"
+     "not ASCII text are described by a function from their bytes to those of JSON."},
     {0},
 };
 

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import Buffer
@@ -61,3 +62,8 @@ def encode_examples(columns: list[Any], rows: int, /) -> tuple[bytes, bytes]:
 
 def varints_of(values: Buffer, /) -> tuple[bytes, bytes]:
     """Return integers as varints, and where each ends."""
+
+def features_json(
+    data: Buffer, starts: Buffer, describe: Callable[[bytes], bytes], /
+) -> tuple[bytes, bytes]:
+    """Return the features in frames as JSON, and where those of each end."""

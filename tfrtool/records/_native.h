@@ -9,6 +9,9 @@
 #define SECOND 0x12
 #define THIRD 0x1a
 
+#define HEADER 12 /* bytes of a frame: a length of 8, and its masked CRC */
+#define FRAME 16  /* and the payload's masked CRC */
+
 typedef struct {
     const uint8_t *at, *end;
 } span;
@@ -35,6 +38,25 @@ static inline int read_field(span *in, uint8_t tag, span *field) {
     if (!read_varint(in, &length) || length > (uint64_t)(in->end - in->at)) return 0;
     field->at = in->at;
     field->end = in->at += length;
+    return 1;
+}
+
+/* ---- frames ---- */
+
+/* Return a number of an array that need not be aligned. */
+static inline uint64_t number(const uint8_t *array, size_t i) {
+    uint64_t value;
+    memcpy(&value, array + 8 * i, 8);
+    return value;
+}
+
+/* Find the payload of a frame; 0 if the frame is not within the data. */
+static inline int find_payload(const uint8_t *data, size_t size, const uint8_t *starts, size_t i,
+                               span *payload) {
+    uint64_t start = number(starts, i), end = number(starts, i + 1);
+    if (end > size || start > end || end - start < FRAME) return 0;
+    payload->at = data + start + HEADER;
+    payload->end = data + end - (FRAME - HEADER);
     return 1;
 }
 
@@ -102,7 +124,10 @@ static inline PyObject *pack(PyObject **arrays, Py_ssize_t count) {
     return result;
 }
 
-/* Functions of the module: in _features.c, and the last two in _encode.c. */
+/* Find what kind a feature is of, and its values: packed numbers, or fields of strings. */
+int read_feature(span in, uint8_t *kind, span *values);
+
+/* Functions of the module: in _features.c; the next two in _encode.c, and the last in _json.c. */
 PyObject *find_entries(PyObject *module, PyObject *args);
 PyObject *feature_kinds(PyObject *module, PyObject *args);
 PyObject *fields_of(PyObject *module, PyObject *args);
@@ -110,3 +135,4 @@ PyObject *integers_at(PyObject *module, PyObject *args);
 PyObject *bytes_at(PyObject *module, PyObject *args);
 PyObject *encode_examples(PyObject *module, PyObject *args);
 PyObject *varints_of(PyObject *module, PyObject *args);
+PyObject *features_json(PyObject *module, PyObject *args);

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -142,6 +143,61 @@ def _described(
             size = min(2 * size, _BATCH_RECORDS)
 
 
+def _print_as_stored(
+    pieces: "Iterator[tuple[AnyPath, Sequence[Record]]]",
+    payloads: "PayloadJson",
+    damage: Damage,
+    lines: LineBlocks,
+) -> int:
+    """Print all features of records as JSON Lines, and return how many were printed."""
+    from tfrtool.inspection.rows.record_lines import record_lines
+
+    shown = 0
+    for path, records in pieces:
+        for line in record_lines(path, records, payloads, partial(_reject, damage, path)):
+            lines.add(line)
+            shown += 1
+        if stdout_closed():
+            break
+    return shown
+
+
+def _print_described(
+    described: "Iterator[tuple[AnyPath, Record, dict[str, Any] | str]]",
+    payloads: "PayloadJson",
+    line: "Callable[[AnyPath, Record, dict[str, Any]], str]",
+    damage: Damage,
+    lines: LineBlocks,
+    pending: list[str],
+) -> int:
+    """Print a line for each record, and return how many there were.
+
+    Lines are ``pending`` until each selected feature was seen in a record, as far as they are few.
+    """
+    shown = 0
+    for path, record, content in described:
+        if isinstance(content, str):
+            _reject(damage, path, record, content)
+            continue
+        pending.append(line(path, record, content))
+        shown += 1
+        if shown > _HELD or not payloads.unseen():
+            for text in pending:
+                lines.add(text)
+            pending.clear()
+            if stdout_closed():
+                break
+    return shown
+
+
+def _reject(damage: Damage, path: "AnyPath", record: "Record", reason: str) -> None:
+    """Report a record that can't be described."""
+    from tfrtool.inspection.verify.payload_check import unparseable
+    from tfrtool.records.framing import LocatedFault
+
+    damage(LocatedFault(path=path, fault=unparseable(record, reason)))
+
+
 def _print_items(
     shards: "Sequence[AnyPath]",
     explode: Sequence[str],
@@ -193,10 +249,8 @@ def cat_command(
 
     Exit code 3 means that damaged records, or features without a CSV column, were skipped.
     """
-    from tfrtool.inspection.rows.cat import cat
+    from tfrtool.inspection.rows.cat import cat, cat_pieces
     from tfrtool.inspection.rows.payload_json import PayloadJson
-    from tfrtool.inspection.verify.payload_check import unparseable
-    from tfrtool.records.framing import LocatedFault
 
     form, as_base64 = choices.pop("format"), choices.pop("bytes") == "base64"
     if as_json and form != "jsonl":
@@ -249,23 +303,21 @@ def cat_command(
         table = RecordCsv(names, style)
         line, skipped = (table.line, table.skipped) if form == "csv" else (record_text, skipped)
     pending = [table.head] if form == "csv" and table.head else []
-    shown, hops = 0, list[int]()
+    hops = list[int]()
     choices |= {"on_fault": damage, "on_hop": hops.append}
-    described = _described(cat(sources, **choices), payloads, together=columns is not None)
     with lines:
-        for path, record, content in described:
-            if isinstance(content, str):
-                damage(LocatedFault(path=path, fault=unparseable(record, content)))
-                continue
-            content = _with_extra(content, extra, (path, record.index), names)
-            pending.append(line({"shard": str(path), "record": record.index} | content))
-            shown += 1
-            if shown > _HELD or names is None or not payloads.unseen():
-                for text in pending:
-                    lines.add(text)
-                pending.clear()
-                if stdout_closed():
-                    return damage.outcome()
+        if form == "jsonl" and all(one is None for one in (names, columns, message, extra)):
+            shown = _print_as_stored(cat_pieces(sources, **choices), payloads, damage, lines)
+        else:
+            described = _described(cat(sources, **choices), payloads, together=columns is not None)
+
+            def shown_line(path: "AnyPath", record: "Record", content: dict[str, Any]) -> str:
+                content = _with_extra(content, extra, (path, record.index), names)
+                return line({"shard": str(path), "record": record.index} | content)
+
+            shown = _print_described(described, payloads, shown_line, damage, lines, pending)
+        if stdout_closed():
+            return damage.outcome()
         payloads.check_selection()
         for text in pending:
             lines.add(text)

@@ -5,7 +5,7 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, groupby, islice
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,7 +20,7 @@ from tfrtool.records.framing import (
     LocatedFault,
     Record,
 )
-from tfrtool.records.reader import read_records
+from tfrtool.records.reader import RecordReader
 from tfrtool.records.stream import Stream, open_shard, path_of, size_of
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
@@ -87,6 +87,21 @@ def cat(
         ShardError: a file can't be read.
         UsageError: the records or the condition make no sense.
     """
+    pieces = _pieces(shards, options)
+    return ((path, record) for path, records in pieces for record in records)
+
+
+@takes(CatOptions)
+def cat_pieces(
+    shards: Sequence[AnyPath | Stream], options: CatOptions
+) -> Iterator[tuple[AnyPath, Sequence[Record]]]:
+    """Yield what `cat` does, with consecutive records together that are read at once."""
+    return _pieces(shards, options)
+
+
+def _pieces(
+    shards: Sequence[AnyPath | Stream], options: CatOptions
+) -> Iterator[tuple[AnyPath, Sequence[Record]]]:
     ranges: Mapping[AnyPath | Stream, Sequence[Range]]
     if options.sample is None:
         ranges = dict.fromkeys(
@@ -94,16 +109,27 @@ def cat(
         )
     else:
         ranges = _drawn(shards, options.sample, options.seed)
-    if options.where is None:
-        return islice(_wanted(ranges, options.on_fault, options.on_hop), options.limit)
+    on_fault = options.on_fault
+    if options.where is not None:
+        matching = _matching(shards, options.where, options)
+        ranges = {path: _within(ranges[path], numbers) for path, numbers in matching.items()}
+        on_fault = _ignored
+    pieces = _wanted(ranges, on_fault, options.on_hop)
+    return pieces if options.limit is None else _first(pieces, options.limit)
+
+
+def _matching(
+    shards: Sequence[AnyPath | Stream], where: str, options: CatOptions
+) -> Mapping[AnyPath, Iterable[int]]:
+    """Return the numbers of the records that match the condition."""
     files = [shard for shard in shards if not isinstance(shard, Stream)]
     if len(files) < len(shards):
         raise UsageError("can't read standard input, because --where needs two passes")
     from tfrtool.inspection.rows.query import matching_records
 
-    found = matching_records(
+    return matching_records(
         files,
-        options.where,
+        where,
         sources=options.sources or files,
         limit=options.limit if options.records is None and options.sample is None else None,
         as_stored=options.as_stored,
@@ -111,10 +137,21 @@ def cat(
         proto=options.proto,
         on_fault=options.on_fault,
     )
-    matching: dict[AnyPath | Stream, tuple[Range, ...]] = {
-        path: _within(ranges[path], numbers) for path, numbers in found.items()
-    }
-    return islice(_wanted(matching, lambda _: None, options.on_hop), options.limit)
+
+
+def _ignored(fault: LocatedFault) -> None:
+    """Do nothing about a fault that was reported in the first pass."""
+
+
+def _first(
+    pieces: Iterator[tuple[AnyPath, Sequence[Record]]], limit: int
+) -> Iterator[tuple[AnyPath, Sequence[Record]]]:
+    """Yield the first records, and read nothing behind them."""
+    while limit > 0 and (piece := next(pieces, None)) is not None:
+        path, records = piece
+        yield path, records[:limit]
+        limit -= len(records)
+        del piece, records
 
 
 def write_arrow(
@@ -269,30 +306,32 @@ def _wanted(
     ranges: Mapping[AnyPath | Stream, Sequence[Range]],
     on_fault: OnFault,
     on_hop: Callable[[int], None],
-) -> Iterator[tuple[AnyPath, Record]]:
+) -> Iterator[tuple[AnyPath, Sequence[Record]]]:
     for source, wanted in ranges.items():
         path = path_of(source)
         if not wanted:
             continue
         with open_shard(source) as file:
-            for item in _items(file, source, wanted, on_hop):
-                if isinstance(item, Fault):
-                    on_fault(LocatedFault(path=path, fault=item))
+            for piece in _in_ranges(file, source, wanted, on_hop):
+                if isinstance(piece, Fault):
+                    on_fault(LocatedFault(path=path, fault=piece))
                 else:
-                    yield path, item
+                    yield path, piece
 
 
-def _items(
+def _in_ranges(
     file: BinaryIO,
     source: AnyPath | Stream,
     ranges: Sequence[Range],
     on_hop: Callable[[int], None],
-) -> Iterator[Record | Fault]:
+) -> Iterator[Sequence[Record] | Fault]:
     """Yield the records of some ranges, and the faults that are met on the way."""
     compression = detect_compression(file)
-    plain = not isinstance(source, Stream) and compression is Compression.NONE
-    size = size_of(source, file) if plain else 0  # 0: no skipping
-    items = read_records(file, compression=compression)
+    size = 0  # no skipping
+    if not isinstance(source, Stream) and compression is Compression.NONE:
+        size = size_of(source, file)
+    pieces = RecordReader(file, compression).pieces()
+    rest: Sequence[Record] = ()  # read, but behind the range
     index = offset = 0  # of the next record
     is_remote = isinstance(source, RemotePath)
     known: Sequence[int] | None = None if is_remote else ()
@@ -312,18 +351,26 @@ def _items(
             if offset == size:
                 return
             file.seek(offset)
-            items = read_records(file, compression=compression, index=index, offset=offset)
-        for item in items:
-            if isinstance(item, Fault):
-                yield item
-                size = 0
-                index = index if item.record is None else item.record + 1
-            elif item.index >= stop:  # a damaged one was wanted
-                items = chain([item], items)
+            pieces = RecordReader(file, compression, position=(index, offset)).pieces()
+            rest = ()
+        while index < stop:
+            piece: Sequence[Record] | Fault | None = rest or next(pieces, None)
+            rest = ()
+            if piece is None:
                 break
-            else:
-                index, offset = item.index + 1, item.offset + len(item.payload) + FRAME_SIZE
-                if item.index >= start:
-                    yield item
-            if index >= stop:
+            if isinstance(piece, Fault):
+                yield piece
+                size = 0
+                index = index if piece.record is None else piece.record + 1
+                continue
+            count = max(stop - piece[0].index, 0)
+            piece, rest = piece[:count], piece[count:]
+            if piece:
+                last = piece[-1]
+                index, offset = last.index + 1, last.offset + len(last.payload) + FRAME_SIZE
+                if index > start:
+                    yield piece[max(start - piece[0].index, 0) :]
+                del last
+            del piece  # it is not held while the next is read
+            if rest:  # a damaged one was wanted, or none is left in the range
                 break

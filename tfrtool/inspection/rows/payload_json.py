@@ -114,7 +114,7 @@ class PayloadJson:
     def describe_all(self, payloads: Sequence[bytes]) -> list[dict[str, Any] | str]:
         """Return what `describe` does for each payload, or why it can't be described."""
         if self._columns is None:
-            return [self._described(payload) for payload in payloads]
+            return [self.try_describe(payload) for payload in payloads]
         table, rejected = self._columns.decode(payloads)
         rows: Iterator[dict[str, Any]] = self.rows(table)
         if not {*table.schema.names} <= {"context", "feature_lists"}:
@@ -141,7 +141,12 @@ class PayloadJson:
         for row in zip(*columns, strict=True) if columns else [()] * table.num_rows:
             yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
 
-    def _described(self, payload: bytes) -> dict[str, Any] | str:
+    def describe_string(self, value: bytes) -> Any:
+        """Return what `describe` has for a string of a feature."""
+        return self._bytes(value, 0)
+
+    def try_describe(self, payload: bytes) -> dict[str, Any] | str:
+        """Return what `describe` does, or why it can't be described."""
         try:
             return self.describe(payload)
         except ValueError as error:
@@ -236,15 +241,24 @@ class PayloadJson:
 
     def _feature(self, feature: "pb.Feature", depth: int) -> Any:
         """Return null without a kind, a single value as such, and else a list."""
-        values = self._values(feature, depth)
-        return values if values is None or len(values) != 1 else values[0]
-
-    def _values(self, feature: "pb.Feature", depth: int) -> list[Any] | None:
-        """Return the values of a feature, None without a kind."""
         kind = feature.WhichOneof("kind")
         if kind is None:
             return None
         stored = getattr(feature, kind).value
+        if len(stored) != 1:
+            return self._list(kind, stored, depth)
+        value = stored[0]
+        if kind == "int64_list":
+            return value
+        return self._bytes(value, depth) if kind == "bytes_list" else as_json(value, short=True)
+
+    def _values(self, feature: "pb.Feature", depth: int) -> list[Any] | None:
+        """Return the values of a feature, None without a kind."""
+        kind = feature.WhichOneof("kind")
+        return None if kind is None else self._list(kind, getattr(feature, kind).value, depth)
+
+    def _list(self, kind: str, stored: Any, depth: int) -> list[Any]:
+        """Return the first values of a list of this kind, and how many more there are."""
         values: list[Any] = stored[: self._most]
         if kind == "bytes_list":
             values = [self._bytes(value, depth) for value in values]
