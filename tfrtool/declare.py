@@ -269,6 +269,7 @@ def takes(
         *leading, last = signature.parameters.values()
         keywords = inspect.signature(options).parameters
         names = [parameter.name for parameter in leading]
+        unnamed = [*names, *(one.name for one in keywords.values() if one.kind != one.KEYWORD_ONLY)]
         former = {one.spec.former.replace("-", "_"): one.name for one in declared(options)}
 
         @wraps(verb)
@@ -279,6 +280,9 @@ def takes(
                     hint = f"use {former[word]}" if word in former else hint
                     text = f"{verb.__name__}() has no option {word!r}"
                     raise TypeError(f"{text}; {hint}" if hint else text)
+            if len(arguments) > len(unnamed):
+                text = f"{verb.__name__}() takes only {', '.join(unnamed)} by position"
+                raise TypeError(f"{text}, got {len(arguments)} values; name the others")
             named = {name: words.pop(name) for name in names if name in words}
             built = (make or options)(*arguments[len(leading) :], **words)
             return verb(*arguments[: len(leading)], **named, **{last.name: built})

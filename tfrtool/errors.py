@@ -64,6 +64,24 @@ class TfrtoolError(Exception):
             text += f"; {self.hint}"
         return " ".join(text.splitlines())
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows of an error: the lines of the caller, and the message.
+
+        https://ipython.readthedocs.io/en/stable/config/integrating.html, "Custom exception
+        tracebacks". Python itself still has the whole traceback, as ``%debug`` does.
+        """
+        import traceback  # imports much
+
+        package = os.path.dirname(__file__)  # noqa: PTH120 - this module imports no pathlib
+        lines = list[str]()
+        for frame in traceback.extract_tb(self.__traceback__):
+            if frame.filename.startswith(package):
+                break
+            if frame.line and "IPython" not in frame.filename:
+                file = "" if "ipykernel" in frame.filename else f"{frame.filename}, "
+                lines.append(f"{file}line {frame.lineno}: {frame.line}")
+        return [*lines, f"{type(self).__name__}: {self}"]
+
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle by their positional arguments; the facts travel as state.
         return type(self), (self.what,), self.__dict__

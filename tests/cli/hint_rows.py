@@ -424,6 +424,8 @@ train undecodable --model cnn --image-size 32 --epochs 1 | 1
 
 
 ELSEWHERE = {
+    "use tfrtool.open_records for the records of a dataset": "tests/view/test_notebook.py has one",
+    "run pip install {}": "tests/inspection/rows/test_read_rows.py lacks them",
     "NAME to choose the control of the labels": "tests/sources/annotations/test_label_studio.py",
     "unpack it and pass the folder as SOURCE": "tests/sources/test_archived_arrays.py has a folder",
     "pass a quoted pattern such as 'gzip/emnist": "tests/sources/test_idx_files.py passes one",

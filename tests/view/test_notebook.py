@@ -24,20 +24,26 @@ class Cells(HTMLParser):
         super().__init__()
         self.rows: list[list[str]] = []
         self.pictures = 0
+        self.in_table = False
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
         """Begin a row or a cell."""
         self.pictures += tag == "img"
+        self.in_table = self.in_table or tag == "table"
         if tag == "tr":
             self.rows.append([])
         elif tag in ("td", "th"):
             self.rows[-1].append("")
 
     def handle_data(self, data: str) -> None:
-        """Add text to the last cell."""
-        if self.rows:
+        """Add text to the last cell of a table that goes on."""
+        if self.rows and self.in_table:
             self.rows[-1][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a table."""
+        self.in_table = self.in_table and tag != "table"
 
 
 def test_results_are_tables(make_shard: MakeShard) -> None:
@@ -96,7 +102,8 @@ def test_a_gallery_of_pictures(tmp_path: Path, make_shard: MakeShard) -> None:
     assert [one.name for one in gallery.records] == names
     page = gallery._repr_html_()
     assert Cells(page).pictures == 4
-    assert re.findall(r"<figcaption>(.*?)</", page)[1] == "a.tfrecord:1, 1"
+    assert re.findall(r"<figcaption>(.*?) <", page)[1] == "label 1"
+    assert 'title="a.tfrecord:1"' in page
     assert repr(gallery) == "<RecordGallery: 4 records>"
     with pytest.raises(UsageError, match="n must be 1 to 1,000, got 0"):
         tfrtool.show(tmp_path / "pets", n=0)
@@ -119,3 +126,35 @@ def test_a_dataset_is_a_table(tmp_path: Path) -> None:
     assert ["train", f"{dataset.splits['train'].records}"] in [row[:2] for row in rows]
     assert any("cat" in row[-1] for row in rows)
     assert len(repr(dataset)) < 600
+
+
+def test_reports_are_tables(tmp_path: Path, make_shard: MakeShard) -> None:
+    """Also those of commands that write; empty lists and columns are left out."""
+    make_shard([tfrtool.encode_example({"n": number}) for number in range(4)], "numbers/a.tfrecord")
+    source, target = tmp_path / "numbers", tmp_path / "new"
+    report = tfrtool.reshard(source, target, shards=2)
+    rows = Cells(report._repr_html_()).rows
+    assert ["records_out", "4"] in rows
+    assert "faults" not in [row[0] for row in rows]
+    assert len(repr(report)) < 700
+    assert ["same", "true"] in Cells(tfrtool.diff(source, target)._repr_html_()).rows
+    table = tfrtool.convert(source, tmp_path / "a.parquet")
+    assert any(row[0] == "seconds" for row in Cells(table._repr_html_()).rows)
+
+
+def test_an_error_is_a_line_and_the_callers(tmp_path: Path) -> None:
+    """IPython prints the lines of the caller, none of the package, and the message."""
+    with pytest.raises(tfrtool.ShardError) as caught:
+        tfrtool.inspect_shard(tmp_path / "none.tfrecord")
+    *callers, message = caught.value._render_traceback_()
+    assert message == f"ShardError: {caught.value}"
+    (caller,) = callers
+    assert caller.endswith(': tfrtool.inspect_shard(tmp_path / "none.tfrecord")')
+
+
+def test_arguments_that_calls_do_not_take(tmp_path: Path) -> None:
+    """The error names the function that was called, and says what it takes."""
+    with pytest.raises(TypeError, match=r"verify\(\) takes only shards by position, got 2 values"):
+        tfrtool.verify(tmp_path, tmp_path)  # type: ignore[arg-type, call-arg]
+    with pytest.raises(UsageError, match="read_records reads one shard; use tfrtool"):
+        tfrtool.read_records(tmp_path)

@@ -28,7 +28,7 @@ from tfrtool.records.framing import FaultKind, LocatedFault, Record
 from tfrtool.records.reader import read_shard
 from tfrtool.records.tally import digest_text
 from tfrtool.storage.arguments import Paths, as_paths
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.writing.digests import DIGESTS, digest_halves
 
 _HALVES = np.dtype(DIGESTS)
@@ -49,8 +49,8 @@ class Place:
     record: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DiffReport(Shown):
     """Differences between two sets of records, A and B. Pairs are (A, B).
 
     Attributes:

@@ -26,7 +26,7 @@ from tfrtool.loading.options import BenchOptions, LoadOptions
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.child import Child, ChildDied, ChildError
 from tfrtool.storage.extras import require_tensorflow
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import AnyPath
 
@@ -175,8 +175,8 @@ class PipelineReport:
     skipped: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BenchReport(Shown):
     """Result of benchmarking the data loader.
 
     Attributes:

@@ -20,6 +20,7 @@ from tfrtool.records.writer import ShardWriter
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
 from tfrtool.storage.capped_list import CappedList
+from tfrtool.storage.json_values import Shown
 from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import AnyPath
 
@@ -32,8 +33,8 @@ class LostRange:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RepairReport(Shown):
     """Result of repairing a shard.
 
     Attributes:

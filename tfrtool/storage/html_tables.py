@@ -16,22 +16,27 @@ def html_of(value: Any) -> str:
     """Return values as a table, followed by tables for the objects in them."""
     if not isinstance(value, Mapping):
         return html_table(("value",), [(value,)])
-    if value and all(isinstance(item, Mapping) for item in value.values()):
+    if value and _are_all_objects(value):
         rows, names = _rows_of(value)
         return html_table(names, rows)
     simple = {name: item for name, item in value.items() if not _is_nested(item)}
+    simple = {name: item for name, item in simple.items() if not _is_nothing(item)}
     parts = [html_table((), simple.items())] if simple else []
     for name, item in value.items():
         if _is_nested(item):
-            rows, names = _rows_of(item)
-            parts.append(f"<p><strong>{_escaped(name)}</strong></p>{html_table(names, rows)}")
+            if isinstance(item, Mapping) and not _are_all_objects(item):
+                table = html_table((), item.items())
+            else:
+                rows, names = _rows_of(item)
+                table = html_table(names, rows)
+            parts.append(f"<p><strong>{_escaped(name)}</strong></p>{table}")
     return "".join(parts) or html_table((), ())
 
 
 def html_table(head: Sequence[str], rows: Any) -> str:
     """Return a table; without a head the first column has the names of the values."""
     rows = list(rows)
-    lines = ["<table>"]
+    lines = ['<div style="overflow-x:auto"><table>']
     if head:
         cells = "".join(f"<th{_LEFT}>{_escaped(name)}</th>" for name in head)
         lines.append(f"<thead><tr>{cells}</tr></thead>")
@@ -41,7 +46,7 @@ def html_table(head: Sequence[str], rows: Any) -> str:
             f"<td{_side_of(one) if head else _LEFT}>{_escaped(one)}</td>" for one in others
         )
         lines.append(f"<tr><th{_LEFT}>{_escaped(first)}</th>{cells}</tr>")
-    lines.append("</tbody></table>")
+    lines.append("</tbody></table></div>")
     if len(rows) > _ROWS:
         lines.append(f"<p>{len(rows) - _ROWS:,} more</p>")
     return "".join(lines)
@@ -67,6 +72,14 @@ def one_line(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def _are_all_objects(value: Mapping[str, Any]) -> bool:
+    return all(isinstance(item, Mapping) for item in value.values())
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, Mapping | list | tuple) and not value)
+
+
 def _is_nested(value: Any) -> bool:
     items = value.values() if isinstance(value, Mapping) else value
     return isinstance(items, list | tuple | type({}.values())) and any(
@@ -81,7 +94,10 @@ def _rows_of(value: Any) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
     columns: dict[str, None] = {}
     for _, item in pairs:
         columns |= dict.fromkeys(item if isinstance(item, Mapping) else ("value",))
-    shown = [*columns][:_COLUMNS]
+    items = [item for _, item in pairs if isinstance(item, Mapping)]
+    shown = [
+        name for name in columns if not items or any(item.get(name) is not None for item in items)
+    ][:_COLUMNS]
     rows = []
     for name, item in pairs:
         cells = item if isinstance(item, Mapping) else {"value": item}

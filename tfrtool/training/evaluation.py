@@ -28,7 +28,7 @@ from tfrtool.loading.open_dataset import opened
 from tfrtool.loading.options import PathLike
 from tfrtool.storage.arguments import Paths
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.progress import Progress, activity
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
@@ -60,8 +60,8 @@ _PREDICTIONS, _CONFUSION = "predictions.jsonl", "confusion.png"
 _SHEET, _REPORT = "most_wrong.png", "evaluation.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class EvaluationReport(Shown):
     """Result of evaluating a model on a split.
 
     Attributes:

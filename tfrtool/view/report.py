@@ -15,6 +15,7 @@ from tfrtool.inspection.table.offset_reader import OffsetReader
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
+from tfrtool.storage.json_values import Shown
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.view.findings import Findings
 from tfrtool.view.pieces import (
@@ -36,8 +37,8 @@ _SPARE = 10_000
 _THUMB = 96
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFile:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReportFile(Shown):
     """A report that was written.
 
     Attributes:

@@ -15,7 +15,7 @@ from tfrtool.records.framing import Fault, FaultKind, LocatedFault
 from tfrtool.records.tally import Tally, digest_text
 from tfrtool.storage.arguments import as_path
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.remote_path import AnyPath
 
 _FAULTS_KEPT = 1000
@@ -221,8 +221,8 @@ def known_digest(records: int, digest: int) -> str | None:
     return digest_text(digest) if digest or not records else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport(abc.ABC):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunReport(Shown, abc.ABC):
     """What the reports of all commands that write datasets have in common.
 
     Attributes:
@@ -257,7 +257,7 @@ class RunReport(abc.ABC):
         """Return the object that ``--json`` prints and write_report.json contains."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobReport(RunReport):
     """Result of a command that writes shards from shards, or the plan of a dry run.
 

@@ -68,7 +68,7 @@ class AnnotationReport:
     truncated: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WriteReport(RunReport):
     """Result of writing a dataset, or the plan of a dry run.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def test_batches_and_data_frames(path: Path, tmp_path: Path) -> None:
     assert rows.to_polars()["x"].dtype.is_float()
     assert tfrtool.read_table([tmp_path], columns="all").schema.names == ["n", "name", "x"]
     assert tfrtool.read_table(path, columns="name").to_arrow().num_columns == 1
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_without_their_library(
+    library: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what to install."""
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(tfrtool.UsageError, match=f"not installed; run pip install {library}"):
+        getattr(tfrtool.read_table(path), f"to_{library}")()
 
 
 def test_what_can_not_be_read(path: Path) -> None:

@@ -17,14 +17,14 @@ from tfrtool.engines.local_copies import local_copies
 from tfrtool.features.schema_files import SCHEMA
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.storage.arguments import Paths, as_path
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.writing.job import Job, publish_records
 from tfrtool.writing.job_report import JobReport
 from tfrtool.writing.run_options import JobSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConvertReport(Shown):
     """Result of a conversion, or the plan of a dry run.
 
     Attributes:

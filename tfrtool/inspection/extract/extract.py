@@ -37,7 +37,7 @@ from tfrtool.records.stream import open_shard
 from tfrtool.sources.annotations.annotation_kinds import KINDS
 from tfrtool.storage.arguments import Paths, as_local_path
 from tfrtool.storage.capped_list import CappedList
-from tfrtool.storage.json_values import to_json_values
+from tfrtool.storage.json_values import Shown, to_json_values
 from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import AnyPath
 
@@ -68,8 +68,8 @@ class RenamedFile:
     recorded: str  # fit to be printed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExtractReport(Shown):
     """Result of extracting files from shards. Long lists are cut; the counts are complete.
 
     Attributes:

@@ -28,6 +28,7 @@ from tfrtool.records.reader import read_shard
 from tfrtool.records.shards import find_shards
 from tfrtool.storage.arguments import Paths, as_path
 from tfrtool.storage.atomic_files import delete_leftovers, new_file
+from tfrtool.storage.json_values import Shown
 from tfrtool.storage.progress import Progress
 from tfrtool.storage.remote_path import AnyPath, RemotePath, is_same_file
 
@@ -56,8 +57,8 @@ class SheetShard:
     feature: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SheetReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SheetReport(Shown):
     """Contents of a contact sheet.
 
     Attributes:

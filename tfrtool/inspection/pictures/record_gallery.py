@@ -24,6 +24,9 @@ from tfrtool.storage.html_tables import html_table, one_line
 _BOX = 160
 """Pixels of the longer side of a picture."""
 
+_SMALL = "display:block;font-size:smaller;opacity:.7;overflow-wrap:anywhere"
+"""How the name of a record looks below its picture and label."""
+
 _MOST = 1000
 _LONGEST_TEXT = 100
 _VALUES_SHOWN = 8
@@ -159,13 +162,17 @@ def _brief(value: Any) -> str:
 def _figures(records: Sequence[ShownRecord]) -> str:
     parts = []
     for record in records:
-        caption = html.escape(", ".join(filter(None, (record.name, record.label))))
+        name = f'<span style="{_SMALL}" title="{html.escape(record.name)}">'
+        name += f"{html.escape(record.name)}</span>"
+        label = f"label {record.label}" if record.label.isdecimal() else record.label
+        caption = f"{html.escape(label)} {name}" if label else name
         picture = f'<div style="width:{_BOX}px">no picture</div>'
         if record.picture is not None:
             kind = "png" if record.picture.startswith(b"\x89PNG") else "jpeg"
             data = base64.b64encode(record.picture).decode()
             picture = f'<img src="data:image/{kind};base64,{data}" alt="">'
         parts.append(
-            f'<figure style="margin:0">{picture}<figcaption>{caption}</figcaption></figure>'
+            f'<figure style="margin:0;width:{_BOX}px">{picture}'
+            f"<figcaption>{caption}</figcaption></figure>"
         )
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'

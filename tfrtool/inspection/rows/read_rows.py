@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfrtool.errors import UsageError
@@ -78,13 +80,26 @@ class RowBatches:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return all rows as a pandas DataFrame; for other types use ``to_arrow().to_pandas()``."""
+        _require("pandas")
         return self.to_arrow().to_pandas()  # type: ignore[no-any-return]
 
     def to_polars(self) -> "pl.DataFrame":
         """Return all rows as a Polars DataFrame."""
+        _require("polars")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow())
+
+
+def _require(library: str) -> None:
+    """Raise a `UsageError` if a library of data frames is not installed."""
+    try:
+        import_module(library)
+    except ImportError as error:
+        hint = f"run pip install {library}"
+        raise UsageError(
+            f"data frames require {library}, which is not installed", hint=hint
+        ) from error
 
 
 def _extended(batches: "Iterator[Batch]", extra: "ExtraColumns") -> "Iterator[Batch]":
@@ -133,10 +148,13 @@ def read_records(
     Raises:
         ShardError: the file can't be read.
         CorruptShardError: the shard is damaged, and ``on_fault`` is "raise".
-        UsageError: unknown compression or ``on_fault``.
+        UsageError: unknown compression or ``on_fault``, or the path is a directory.
     """
     handle = on_fault_handler(on_fault)
     source = as_source(shard)
+    if isinstance(source, Path) and source.is_dir():
+        hint = "use tfrtool.open_records for the records of a dataset"
+        raise UsageError("is a directory: read_records reads one shard", path=source, hint=hint)
     items = read_shard(source, compression=compression, verify_payload=verify_payload)
     return _intact(items, path_of(source), handle)
 
