@@ -154,18 +154,12 @@ def _serve(request: bytes, ends: list[int]) -> None:
     os._exit(code)
 
 
-def _keep(request: bytes, ends: list[int]) -> None:
-    """Start a child, and say how it ends."""
-    process = os.fork()
-    if not process:
-        _serve(request, ends)
-    for end in ends[:3]:
-        os.close(end)
-    os.write(ends[3], b"%d\n" % process)
+def _report_end(process: int, status: int) -> None:
+    """Say how a child has ended."""
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     with suppress(OSError):  # nobody listens any more
-        os.write(ends[3], b"%d\n" % code)
-    os._exit(0)
+        os.write(status, b"%d\n" % code)
+    os.close(status)
 
 
 def main() -> None:
@@ -178,17 +172,27 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    poll, children = select.poll(), dict[int, tuple[int, int]]()
+    poll.register(requests, select.POLLIN)
     while True:
-        request, ends, _, _ = socket.recv_fds(requests, _LARGEST, 4)
-        if not request:
-            os._exit(0)  # without a word of libraries on what they leave
-        if not os.fork():
-            _keep(request, ends)
-        for end in ends:
-            os.close(end)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        for ready, _ in poll.poll():
+            if ready != requests.fileno():
+                poll.unregister(ready)
+                os.close(ready)
+                _report_end(*children.pop(ready))
+                continue
+            request, ends, _, _ = socket.recv_fds(requests, _LARGEST, 4)
+            if not request:
+                os._exit(0)  # without a word of libraries on what they leave
+            process = os.fork()
+            if not process:
+                _serve(request, ends)
+            for end in ends[:3]:
+                os.close(end)
+            os.write(ends[3], b"%d\n" % process)
+            ended = os.pidfd_open(process)
+            poll.register(ended, select.POLLIN)
+            children[ended] = process, ends[3]
 
 
 if __name__ == "__main__":
