@@ -103,7 +103,7 @@ def test_lists_keep_and_drop(pets: Path, tmp_path: Path) -> None:
         ("pets-test.tfrecord-00000-of-00001 100", "line 2: .*record 100 in.*than 100"),
         ("pets-test.tfrecord-00000-of-00001", "line 2: .*found .pets-test"),
         ("pets-test.tfrecord-00000-of-00001 -1", "line 2: .*found.* -1"),
-        ('{"shard": "a", "label": "a"}', "line 2: .*predictions.jsonl.*`record`"),
+        ('{"shard": "a", "label": "a"}', "line 2: .*predictions.jsonl.*found JSON with other keys"),
         ('{"shard": "a", "record": null}', "line 2 has no record number: .*; repair the shard"),
     ],
 )
