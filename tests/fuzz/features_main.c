@@ -1,5 +1,5 @@
-/* Throws Examples at the entry points of _features.c and _encode.c, and at those of _frames.c that
- * write, without Python.
+/* Throws Examples at the entry points of _features.c, _encode.c and _json.c, and at those of
+ * _frames.c that write, without Python.
  *
  * features_main SECONDS SEED SHARD changes the payloads of a shard; `python -m tests.fuzz.frames`
  * writes one.
@@ -18,7 +18,8 @@
 static const char *const names[NAMES] = {"", "a", "ab", "b", "image/object/bbox/xmin", "label", "steps", "title"};
 
 static buffer seeds[256], pool[2048];
-static size_t totals[3]; /* Examples encoded, entries found, errors */
+/* Examples encoded, entries found, errors, Examples that are left to Python, and that are JSON. */
+static size_t totals[5];
 
 /* ---- writing without the functions that are tested ---- */
 
@@ -206,6 +207,12 @@ static void check_entries(const places *maps, places *features) {
     free(known.bytes.bytes), free(known.ends.bytes), free(known.order.bytes);
 }
 
+static int compare_keys(span one, span other) {
+    size_t size = (size_t)(one.end - one.at), other_size = (size_t)(other.end - other.at);
+    int difference = memcmp(one.at, other.at, size < other_size ? size : other_size);
+    return difference ? difference : (size > other_size) - (size < other_size);
+}
+
 /* ---- features and their values ---- */
 
 /* Count varints without looking at more than their last bytes; -1 if one of them is too long. */
@@ -331,6 +338,149 @@ static void check_integers(const places *stretches_in) {
     }
     drop(written), drop(found);
 }
+
+/* ---- JSON ---- */
+
+static int skip(const char **at, const char *expected_text) {
+    size_t size = strlen(expected_text);
+    if (strncmp(*at, expected_text, size)) return 0;
+    *at += size;
+    return 1;
+}
+
+/* Read a string of JSON and compare it: with plain text, or with what describes other bytes. */
+static void check_string(const char **at, span wanted) {
+    char described[32];
+    int is_plain = 1;
+    for (const uint8_t *byte = wanted.at; byte < wanted.end; byte++)
+        is_plain &= (*byte >= ' ' && *byte < 0x7f) || strchr("\n\r\t", *byte ? *byte : 'x');
+    snprintf(described, sizeof described, "\"%zd bytes\"", wanted.end - wanted.at);
+    if (!is_plain) {
+        CHECK(skip(at, described));
+        return;
+    }
+    CHECK(skip(at, "\""));
+    for (; wanted.at < wanted.end; wanted.at++) {
+        char byte = *(*at)++;
+        if (byte == '\\') {
+            byte = *(*at)++;
+            byte = byte == 'n' ? '\n' : byte == 'r' ? '\r' : byte == 't' ? '\t' : byte;
+        }
+        CHECK(byte == (char)*wanted.at);
+    }
+    CHECK(skip(at, "\""));
+}
+
+static void check_number(const char **at, float wanted) {
+    char *end;
+    if (wanted != wanted) {
+        CHECK(skip(at, "\"NaN\""));
+    } else if (wanted - wanted != 0) {
+        CHECK(skip(at, wanted < 0 ? "\"-Infinity\"" : "\"Infinity\""));
+    } else {
+        float found = strtof(*at, &end);
+        CHECK(end > *at && !memcmp(&found, &wanted, 4));
+        CHECK(memchr(*at, '.', (size_t)(end - *at)) || memchr(*at, 'e', (size_t)(end - *at)));
+        *at = end;
+    }
+}
+
+/* Read the value of a feature in JSON, and compare it. */
+static void check_values(const char **at, span feature) {
+    span list, value;
+    uint64_t bits;
+    size_t count = 0;
+    if (feature.at == feature.end) {
+        CHECK(skip(at, "null"));
+        return;
+    }
+    uint8_t kind = *feature.at;
+    CHECK(read_field(&feature, kind, &list));
+    if (kind != FIRST && list.at < list.end) {
+        CHECK(read_field(&list, FIRST, &value));
+        list = value;
+    }
+    int is_list = skip(at, "[");
+    for (; list.at < list.end; count++) {
+        if (count) CHECK(skip(at, ", "));
+        if (kind == FIRST) {
+            CHECK(read_field(&list, FIRST, &value));
+            check_string(at, value);
+        } else if (kind == SECOND) {
+            float number_of;
+            memcpy(&number_of, list.at, 4);
+            check_number(at, number_of);
+            list.at += 4;
+        } else {
+            char *end;
+            CHECK(read_varint(&list, &bits));
+            CHECK((uint64_t)strtoll(*at, &end, 10) == bits && end > *at);
+            *at = end;
+        }
+    }
+    CHECK(is_list == (count != 1));
+    if (is_list) CHECK(skip(at, "]"));
+}
+
+/* Check that JSON has the entries of an Example in the order of their keys. */
+static void check_object(const char *at, const char *end, span payload) {
+    span map, item, key, value, last = {NULL, NULL};
+    CHECK(read_field(&payload, FIRST, &map) && payload.at == payload.end);
+    size_t count = 0;
+    for (span in = map; in.at < in.end; count++) CHECK(read_field(&in, FIRST, &item));
+    for (size_t done = 0; done < count; done++) {
+        span next = {NULL, NULL}, feature = {NULL, NULL};
+        for (span in = map; in.at < in.end;) { /* the least key behind the last one */
+            CHECK(read_field(&in, FIRST, &item) && read_field(&item, FIRST, &key));
+            CHECK(read_field(&item, SECOND, &value) && item.at == item.end);
+            if (last.at && compare_keys(key, last) <= 0) continue;
+            if (!next.at || compare_keys(key, next) < 0) next = key, feature = value;
+        }
+        CHECK(next.at && skip(&at, done ? ", " : "{"));
+        check_string(&at, next);
+        CHECK(skip(&at, ": "));
+        check_values(&at, feature);
+        last = next;
+    }
+    CHECK(skip(&at, "}") && at == end);
+}
+
+/* Put frames of payloads into JSON, which has to say the same. */
+static void check_json(const places *payloads) {
+    growing framed = {0}, starts = {0}, json = {0};
+    object describe = {.size = 0};
+    for (size_t i = 0; i < payloads->count; i++) {
+        span in = at_place(payloads, i);
+        add_number(&starts, (int64_t)framed.size);
+        add(&framed, (const uint8_t[HEADER]){0}, HEADER);
+        add(&framed, in.at, (size_t)(in.end - in.at));
+        add(&framed, (const uint8_t[FRAME - HEADER]){0}, FRAME - HEADER);
+    }
+    add_number(&starts, (int64_t)framed.size);
+    argument arguments[3] = {of_bytes(&framed), of_bytes(&starts), {.object = &describe.head}};
+    object *found = call(features_json, arguments, 3);
+    if (found) {
+        add(&json, bytes_in(found, 0), size_in(found, 0));
+        add(&json, "", 1); /* numbers are read up to a character that is not part of them */
+        size_t start = 0;
+        for (size_t i = 0; i < payloads->count; i++) {
+            size_t end = (size_t)number_in(found, 1, i);
+            CHECK(start <= end && end < json.size);
+            int flags = 0;
+            span in = at_place(payloads, i);
+            if (end > start)
+                check_object((char *)json.bytes + start, (char *)json.bytes + end, in);
+            else
+                totals[3] += is_example(in, &flags) ? 1 : 0;
+            totals[4] += end > start;
+            start = end;
+        }
+    }
+    drop(found);
+    free(framed.bytes), free(starts.bytes), free(json.bytes);
+}
+
+/* ---- copies ---- */
 
 /* Copy stretches, and put frames around them, which are found again. */
 static void check_copies(const places *payloads) {
@@ -552,6 +702,7 @@ static void run(void) {
     change_payloads(&encoded, &payloads);
     take_maps(&payloads, &maps);
     check_copies(&payloads);
+    check_json(draw(2) ? &payloads : &encoded);
     add(&features.data, maps.data.bytes, maps.data.size);
     check_entries(&maps, &features);
     take_places(&features, &taken);
@@ -586,7 +737,8 @@ int main(int count, char **arguments) {
         run();
         if (!draw(64)) pool[draw(2048)] = seeds[draw(known)];
     }
-    printf("features_main: %zu runs in %s s from seed %s; %zu Examples written, %zu entries found, "
-           "%zu errors\n", runs, arguments[1], arguments[2], totals[0], totals[1], totals[2]);
+    printf("features_main: %zu runs in %s s from seed %s; %zu Examples written, %zu as JSON and %zu "
+           "not, %zu entries found, %zu errors\n",
+           runs, arguments[1], arguments[2], totals[0], totals[4], totals[3], totals[1], totals[2]);
     return 0;
 }

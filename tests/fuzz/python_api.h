@@ -127,6 +127,53 @@ PyObject *PyList_GetItem(PyObject *list, Py_ssize_t i) {
     return ((object *)list)->items[i];
 }
 
+int PyBytes_AsStringAndSize(PyObject *item, char **bytes, Py_ssize_t *size) {
+    *bytes = PyBytes_AsString(item);
+    *size = ((object *)item)->size;
+    return 0;
+}
+
+/* A function is an object that describes bytes by how many there are. */
+PyObject *PyObject_CallFunctionObjArgs(PyObject *function, ...) {
+    char described[32];
+    va_list arguments;
+    va_start(arguments, function);
+    PyObject *bytes = va_arg(arguments, PyObject *);
+    va_end(arguments);
+    int size = snprintf(described, sizeof described, "\"%zd bytes\"", ((object *)bytes)->size);
+    return PyBytes_FromStringAndSize(described, size);
+}
+
+void *PyMem_Realloc(void *memory, size_t size) {
+    return failing && !--failing ? NULL : realloc(memory, size);
+}
+
+void PyMem_Free(void *memory) { free(memory); }
+
+PyObject *PyErr_Occurred(void) { return NULL; }
+
+double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) {
+    (void)overflow;
+    return strtod(text, end);
+}
+
+/* As many digits as a format has, or for 'r' as few as it takes. */
+char *PyOS_double_to_string(double value, char format, int digits, int flags, int *kind) {
+    char *text = malloc(40);
+    CHECK(text);
+    (void)kind;
+    if (format != 'r') {
+        snprintf(text, 40, "%.*g", digits, value);
+        return text;
+    }
+    for (digits = 1; digits < 18; digits++) {
+        snprintf(text, 40, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    if (flags && !strpbrk(text, ".e")) strcat(text, ".0");
+    return text;
+}
+
 /* Copy the arguments that a format names to where they are wanted. */
 int PyArg_ParseTuple(PyObject *args, const char *format, ...) {
     const argument *next = ((object *)args)->arguments;
@@ -159,7 +206,7 @@ int PyArg_ParseTuple(PyObject *args, const char *format, ...) {
     return 1;
 }
 
-/* Make a tuple of bytes and numbers. */
+/* Make a tuple of bytes, numbers and objects. */
 PyObject *Py_BuildValue(const char *format, ...) {
     va_list in;
     PyObject *items[4] = {NULL};
@@ -170,6 +217,9 @@ PyObject *Py_BuildValue(const char *format, ...) {
             const char *bytes = va_arg(in, const char *);
             items[count] = PyBytes_FromStringAndSize(bytes, va_arg(in, Py_ssize_t));
             c++;
+        } else if (*c == 'O') {
+            items[count] = va_arg(in, PyObject *);
+            Py_INCREF(items[count]);
         } else {
             object *created = new_object();
             if (created) created->number = va_arg(in, int);
