@@ -40,7 +40,8 @@ _OTHER = (
     ("sort", "label"), ("sort", "label_name"), ("sort", "_row"), ("sort", "nothing"),
     ("sort", "label DESC; SELECT 1"), ("split", "train"), ("split", "all"), ("split", "'"),
     ("label", "cat"), ("label", "it's"), ("label", "\0"), ("text", "CAT"), ("text", "%_'\\"),
-    ("descending", "1"), ("page", "-1"), ("page", "9" * 30), ("size", "0"), ("like", "0/1"),
+    ("descending", "1"), ("page", "-1"), ("page", "9" * 30), ("size", "0"),
+    ("like", "pets-train.tfrecord-00000-of-00001:1"),
     ("copies", "any"), ("shard", "99"), ("fault", "parse"), ("view", "table"), ("all", "label"),
 )  # fmt: skip
 

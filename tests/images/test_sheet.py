@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from PIL import Image
 
+from tfrtool.images.letters import without_middle
 from tfrtool.images.pixels import Picture
 from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet
 
@@ -48,6 +51,20 @@ def test_captions_are_written() -> None:
     assert inked(1, 0) == inked(1, 1) == (False, False)
     assert inked(2, 1)[0]
     assert inked(3, 1) == (False, True)
+
+
+def test_the_name_of_a_record_keeps_its_ends() -> None:
+    """It has a line of its own; a long one lacks its middle, never the number of the record."""
+    name = "pets-of-all-kinds-train.tfrecord-00003-of-00010:12345"
+    layout = SheetLayout(images=1, thumb=120, lines=3)
+    shown = without_middle(name, layout.letters, 120)
+    assert re.fullmatch(r"pets-\S*\.\.\.\S*:12345", shown)
+    assert without_middle("a.tfrecord:1", 10, 120) == "a.tfrecord:1"
+    tile = Tile(Picture(Image.new("RGB", (64, 64), "blue")), record=name)
+    sheet, plain = draw_sheet([tile], layout), draw_sheet([tile._replace(record=shown)], layout)
+    assert colors(sheet, caption(layout, 0, 2)) > 1
+    assert sheet.tobytes() == plain.tobytes()
+    assert layout.height == SheetLayout(images=1, thumb=120).height + layout.letters + 4
 
 
 @pytest.mark.parametrize("text", ["w" * 500, "Ünïcödé 日本語", "\x1b[31m\n\t\0", "\udcff", "  "])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, MutableMapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 Header = tuple[str, str]
 
@@ -45,7 +46,7 @@ def ask(
         "type": kind,
         "http_version": "1.1",
         "method": method,
-        "path": path,
+        "path": unquote(path),
         "raw_path": path.encode(),
         "query_string": query.encode("latin-1"),
         "headers": [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers],

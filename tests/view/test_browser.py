@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
 Run = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Viewer]
 
+SHARD = "part-00000-of-00001.tfrecord"
 HOSTILE = b"<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
@@ -243,7 +244,7 @@ def test_hostile_records_stay_text(viewer: Viewer, objects: Path, open_page: Ope
     page.wait_for_selector("#health >> text=payload-crc")
     page.click("#health td a >> text=68")
     page.wait_for_selector("[role=alert] >> text=The record is damaged")
-    for address in ("/record/0/2", "/?view=table", "/?page=2"):
+    for address in (f"/record/{SHARD}:2", "/?view=table", "/?page=2"):
         page.goto(urljoin(viewer.url, address))
         page.wait_for_load_state("networkidle")
     assert page.locator("main script, [onerror]").count() == 0
@@ -319,8 +320,8 @@ REPORT = "report"
 FIRST_PAGES = ("/",)
 OTHER_PAGES = (
     REPORT,
-    "/record/0/1?n=1",
-    "/record/0/68",
+    f"/record/{SHARD}:1?n=1",
+    f"/record/{SHARD}:68",
     "/?view=table",
     "/?view=table&in%3Anumber=%5B7.0,30.0%5D",
     "/?where=x",

@@ -166,7 +166,7 @@ def test_pages_show_structs(tmp_path: Path, open_viewer: Open) -> None:
     assert "1 record" in page.text
     assert "2 items [[0, 1], [2, 3]] [0, 1] [false, true]" in page.text
     assert "steps/observation/state" in page.text
-    record = viewer.get("/record/0/2")
+    record = viewer.record(0, 2)
     assert "steps: 3 items # action reward is_last camera observation/wrist" in record.text
     assert "2 [4.0, 5.0] 2.0 true 83 bytes of image/png" in record.text
     assert "steps/is_last" not in record.text
@@ -189,7 +189,7 @@ def test_a_record_that_differs_is_a_fault(tmp_path: Path, open_viewer: Open) -> 
     assert viewer.get("/", fault="schema").values["seen"] == ["0/150"]
     assert viewer.get("/", where="n IS NULL").values["seen"] == ["0/10", "0/150"]
     assert "198 records" in viewer.get("/", where="a[2] = 2").text
-    page = viewer.get("/record/0/150")
+    page = viewer.record(0, 150)
     assert "'a': expected" in page.text
     assert "features are shown as stored" in page.text
     assert "[1.0, 2.0, 3.0]" in page.text

@@ -63,7 +63,7 @@ def _bars(page: Page, column: str) -> list[tuple[str, str]]:
 def _total(viewer: Viewer, address: str) -> int:
     """Return how many records an address asks for."""
     query = dict(parse_qsl(urlsplit(address).query))
-    total: int = viewer.live.ask(answer, PageAddress(query, has_images=False).question, 0, 1).total
+    total: int = viewer.live.ask(answer, PageAddress(query, viewer.live.found).question, 0, 1).total
     return total
 
 

@@ -80,7 +80,7 @@ def test_features_of_any_name_are_viewed(hostile: Path, viewers: list[Live]) -> 
     assert columns.examples
     for where in columns.examples:
         assert b'role="alert"' not in ask(app, "/", urlencode({"where": where})).body, where
-    for path in ("/overview", "/record/0/1"):
+    for path in ("/overview", live.found.record_names.path(0, 1)):
         assert ask(app, path).status == 200
 
 

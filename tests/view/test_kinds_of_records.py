@@ -39,7 +39,7 @@ def test_a_clip_of_feature_lists(tmp_path: Path, open_viewer: Open) -> None:
     lists = {b"frame": frames, b"speed": speeds, b"note": [string(EVIL[0].encode())]}
     clip = raw_example([entry(b"id", string(b"clip 7"))], lists)
     viewer = open_viewer(ranking_shard(tmp_path / "clips.tfrecord", [clip]))
-    page = viewer.get("/record/0/0", step="2")
+    page = viewer.record(0, 0, step="2")
     assert "context/id clip 7" in page.text
     assert "At this step All steps speed 2.0" in page.text
     assert page.html.count('<svg class="lines"') == 1
@@ -59,7 +59,7 @@ def test_documents_of_a_query_are_rows(tmp_path: Path, open_viewer: Open) -> Non
     """The page has a row for each document, and the table says how many there are."""
     queries = [elwc(context, documents) for context, documents in QUERIES]
     viewer = open_viewer(ranking_shard(tmp_path / "queries.tfrecord", queries))
-    page = viewer.get("/record/0/2")
+    page = viewer.record(0, 2)
     assert 'examples: 2 items # grade title score 0 2 ["c"] 1 1 [] 1.5' in page.text
     table = viewer.get("/")
     assert "queries.tfrecord:0 q0 1 item" in table.text
@@ -71,7 +71,7 @@ def test_sounds_are_played(tmp_path: Path, open_viewer: Open) -> None:
     samples = [0.0, 0.5, -0.5, 0.25]
     first = tfrtool.encode_example({"audio": samples, "sample_rate": 8000, "id": "<b>"})
     viewer = open_viewer(write_foreign(tmp_path / "a", [[first]]))
-    page = viewer.get("/record/0/0")
+    page = viewer.record(0, 0)
     assert 'src="/sound/0/0/0"' in page.html
     status, kind, data = _sound(viewer, "/sound/0/0/0")
     assert (status, kind) == (200, "audio/wav")
@@ -82,7 +82,7 @@ def test_sounds_are_played(tmp_path: Path, open_viewer: Open) -> None:
     named = {"clip": [data, data], "word": "yes"}
     other = open_viewer(write_foreign(tmp_path / "b", [[tfrtool.encode_example(named)]]))
     assert _sound(other, "/sound/0/0/1") == (200, "audio/wav", data)
-    assert "clip[0] Download" in other.get("/record/0/0").text
+    assert "clip[0] Download" in other.record(0, 0).text
 
 
 def test_all_images_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
@@ -90,7 +90,7 @@ def test_all_images_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
     images = {"left": image_bytes(size=(20, 10)), "right": image_bytes(size=(30, 10))}
     record = tfrtool.encode_example({**images, "depth": "x"})
     viewer = open_viewer(write_foreign(tmp_path / "a", [[record] * 2]))
-    page = viewer.get("/record/0/1")
+    page = viewer.record(0, 1)
     assert "left 20 x 10" in page.text
     assert "right 30 x 10" in page.text
     shown = [one for one in page.sources if one.startswith("/image")]
@@ -115,11 +115,11 @@ def test_damaged_bytes_are_marked(tmp_path: Path, open_viewer: Open) -> None:
     data[3 * size] ^= 1  # the length of record 3
     shard.write_bytes(data)
     viewer = open_viewer(shard)
-    first = viewer.get("/record/0/0")
+    first = viewer.record(0, 0)
     assert _marked(first) == (f"{2000 // 16 * 16:08x}", f"{data[2000]:02x}")
     assert "more bytes" in first.text
     crc = 2 * size - 4
-    assert _marked(viewer.get("/record/0/1"))[1].startswith(f"{data[crc]:02x}")
+    assert _marked(viewer.record(0, 1))[1].startswith(f"{data[crc]:02x}")
     overview = viewer.get("/overview")
     page = viewer.get(overview.links[f"{3 * size:,}"])
     assert "length-crc" in page.text
@@ -157,7 +157,7 @@ def test_neighbours_from_everywhere(
     """The page of a record has the records before and after it, wherever its address comes from."""
     rows = [tfrtool.encode_example({"n": n}) for n in (0, 1, 3, 2, 4, 5)]
     viewer = open_viewer(write_foreign(tmp_path / "a", [rows]))
-    page = viewer.get("/record/0/2", **question)
+    page = viewer.record(0, 2, **question)
     assert place in page.text
     assert ("Previous" in page.links) == (place != "1 of 4")
     back = viewer.get(viewer.get(page.links["Next"]).links["Previous"])

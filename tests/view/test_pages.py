@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +39,9 @@ EVIL = [
     "<script>alert(1)</script>", "</style><img src=x onerror=alert(1)>", "\"'><svg/onload=x>",
     "{{7*7}}{% raw %}", "a\u202etxt", "nul\0", "line\nbreak", "\\", "&lt;b&gt;", "\u2028", "]]>-->",
 ]  # fmt: skip
+
+
+DAMAGED = "part-00000-of-00002.tfrecord"
 
 
 class Page(HTMLParser):
@@ -88,6 +91,10 @@ class Viewer(NamedTuple):
         """Open a page."""
         query = "&".join(filter(None, (urlsplit(path).query, urlencode(question))))
         return Page(ask(application(self.live), urlsplit(path).path, query))
+
+    def record(self, shard: int, number: int, **question: str) -> Page:
+        """Open the page of a record."""
+        return self.get(quote(self.live.found.record_names.path(shard, number)), **question)
 
     def bytes(self, address: str) -> Answer:
         """Return the answer at an address."""
@@ -250,6 +257,27 @@ def test_records_without_images_are_a_table(open_viewer: Open, tmp_path: Path) -
     assert "00000000 0a" in record.text
 
 
+def test_a_record_has_one_name(open_viewer: Open, tmp_path: Path) -> None:
+    """Its address names it as lists do, whatever the shard is called and wherever it is."""
+    folder = tmp_path / "two" / "rows"
+    names = ["a/x.tfrecord", "b/x.tfrecord", "b/50 % #1?&'\"<b>.tfrecord"]
+    names.append(os.fsdecode(b"b/\xff.tfrecord"))
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(frame(encode_example({"name": string(os.fsencode(name))})))
+    viewer = open_viewer(folder)
+    page = viewer.get("/", sort="name")
+    shown = {text: link for text, link in page.links.items() if text.endswith(":0")}
+    assert f"{folder / 'a/x.tfrecord'}:0" in shown
+    address = shown["50 % #1?&'\"<b>.tfrecord:0"]
+    assert address.startswith("/record/50%20%25%20%231%3F%26%27%22%3Cb%3E.tfrecord:0")
+    assert len(shown) == len(names)
+    for text, link in shown.items():
+        assert f"{text} " in viewer.get(link).text
+    viewer.post([("mark", "0/0"), ("mark", "1/0"), ("mark", "2/0")])
+    assert {*viewer.bytes("/marked.txt").body.decode().splitlines()} <= {*shown}
+
+
 def test_times_of_tables_are_text(open_viewer: Open, tmp_path: Path) -> None:
     """Times that were converted to records are shown as times, in the table and in a record."""
     pq.write_table(
@@ -261,12 +289,12 @@ def test_times_of_tables_are_text(open_viewer: Open, tmp_path: Path) -> None:
     page = viewer.get("/", where="\"when\" > '2024-01-01'")
     assert page.values["seen"] == ["0/0"]
     assert "2024-01-01 12:00:00" in page.text
-    assert "2024-01-01 12:00:00" in viewer.get("/record/0/0").text
+    assert "2024-01-01 12:00:00" in viewer.record(0, 0).text
 
 
 def test_one_record(viewer: Viewer) -> None:
     """Its place, features and faults; problems and duplicates on the overview lead to it."""
-    page = viewer.get("/record/0/5", label="dog", n="1")
+    page = viewer.record(0, 5, label="dog", n="1")
     for text in (
         "part-00000-of-00002.tfrecord:5: 1 dog",
         "2 of 4",
@@ -275,10 +303,10 @@ def test_one_record(viewer: Viewer) -> None:
         "Payload CRC",
     ):
         assert text in page.text
-    assert page.links["Previous"] == "/record/0/3?label=dog&n=0"
+    assert page.links["Previous"] == f"/record/{DAMAGED}:3?label=dog&n=0"
     first = viewer.get(page.links["Previous"])
     assert ("1 of 4" in first.text, "Previous" in first.links) == (True, False)
-    assert "of 4" not in viewer.get("/record/0/0", label="dog", n="3").text  # it isn't among them
+    assert "of 4" not in viewer.record(0, 0, label="dog", n="3").text  # it isn't among them
     image = viewer.bytes(next(one for one in page.sources if one.startswith("/image/")))
     assert Image.open(io.BytesIO(image.body)).size == (190, 30)
     assert viewer.get(page.links["Similar images"]).values["seen"]
@@ -288,13 +316,15 @@ def test_one_record(viewer: Viewer) -> None:
     assert "The record is damaged" in damaged.text
     sources = viewer.get("/", fault="payload-crc").sources
     assert not any(one.startswith("/image/") for one in sources)  # there is none to show
-    broken = viewer.get("/record/1/2")
+    broken = viewer.record(1, 2)
     assert "parse" in broken.text
     copies = viewer.get(overview.links["Show all images that are there more than once"])
     assert copies.values["seen"] == ["0/0", "1/0", "0/5", "1/1"] or copies.values["seen"] == [
         "0/5", "1/1", "0/0", "1/0",
     ]  # fmt: skip
-    assert viewer.get("/record/0/6").status == viewer.get("/record/2/0").status == 404
+    assert viewer.record(0, 6).status == 404
+    assert "no such record: expected SHARD:RECORD" in viewer.get("/record/other.tfrecord:0").text
+    assert viewer.get("/", like=f"{DAMAGED}:5").text.count(f"similar to {DAMAGED}:5") == 1
     assert viewer.bytes("/image/1/1?box=160").status == 404  # no record starts there
 
 
@@ -364,7 +394,7 @@ def test_what_records_say_is_text_on_every_page(open_viewer: Open, tmp_path: Pat
     ]
     viewer = open_viewer(write_foreign(tmp_path / "<b>evil</b>", [payloads]))
     pages = [viewer.get("/"), viewer.get("/", view="table"), viewer.get("/overview")]
-    pages += [viewer.get(f"/record/0/{n}") for n in range(6)]
+    pages += [viewer.record(0, n) for n in range(6)]
     pages += [viewer.get("/", where=text, was=text, label=text, sort=text) for text in EVIL[:6]]
     for page in pages:
         assert page.status == 200
@@ -379,10 +409,13 @@ def test_what_records_say_is_text_on_every_page(open_viewer: Open, tmp_path: Pat
 @pytest.mark.parametrize(
     "path",
     [
-        "/record/x/0", "/record/0/-1", f"/record/0/{'9' * 40}", "/record/0/0?hex=x",
-        "/record/0/0?hex=99999999", "/image/0/0?box=-1", "/image/9/0", "/image/0/0?image=99",
+        "/record/x:0", f"/record/{DAMAGED}:-1", f"/record/{DAMAGED}:{'9' * 40}",
+        f"/record/{DAMAGED}:0?hex=x", f"/record/{DAMAGED}:0?hex=99999999", "/record/", "/record/0",
+        "/record/../../etc/passwd:0", f"/record/{DAMAGED}:\u0663", f"/record/{DAMAGED}",
+        "/image/0/0?box=-1", "/image/9/0", "/image/0/0?image=99",
         "/mask/0/0/0", "/mask/0/0/x", "/?page=x", "/?page=999999999999", "/?size=1e9", "/?like=1",
-        "/?copies=0/0/0", "/static/guard.py", "/static/..%2fguard.py", "/?shard=99", "/?fault='",
+        f"/?copies={DAMAGED}:0:0",
+        "/static/guard.py", "/static/..%2fguard.py", "/?shard=99", "/?fault='",
         "/?label=%00", "/?text=%25_'", "/?split=", "/?marked=x&thumb=x&view=x&all=x",
     ],
 )  # fmt: skip
@@ -402,7 +435,7 @@ def test_objects_have_their_classes_and_colors(open_viewer: Open, make_shard: Ma
     assert viewer.get(page.links["dog"]).values["seen"] == ["0/0", "0/2"]
     assert viewer.get("/", text="DOG").values["seen"] == ["0/0", "0/2"]
     assert "cat, dog" in page.text
-    shown = [re.findall(r'stroke="(#\w+)"', viewer.get(f"/record/0/{n}").html) for n in (0, 2)]
+    shown = [re.findall(r'stroke="(#\w+)"', viewer.record(0, n).html) for n in (0, 2)]
     assert shown[0][0] != shown[0][1] == shown[1][0]
     small = next(one for one in page.sources if one.startswith("/image/"))
     picture = Image.open(io.BytesIO(viewer.bytes(small).body)).convert("RGB")
@@ -435,7 +468,7 @@ def test_images_are_in_the_frame_of_their_boxes(make_shard: MakeShard, open_view
         expected.append((width, height, box, orientation > 1 and not turned))
     viewer = open_viewer(make_shard(payloads))
     for number, (width, height, box, is_noted) in enumerate(expected):
-        page = viewer.get(f"/record/0/{number}")
+        page = viewer.record(0, number)
         source = next(one for one in page.sources if one.startswith("/image/"))
         shown = Image.open(io.BytesIO(viewer.bytes(source).body)).convert("L")
         assert shown.size == (width, height)
@@ -449,7 +482,7 @@ def test_large_values_are_folded(open_viewer: Open, make_shard: MakeShard) -> No
     """Long texts and lists open on demand; the rest of very long ones is counted."""
     numbers = Feature(dtype=DType.INT64, values=tuple(range(5000)))
     shard = make_shard([encode_example({"x": numbers, "t": string(b"a" * 50_000), "s": int64(1)})])
-    page = open_viewer(shard).get("/record/0/0")
+    page = open_viewer(shard).record(0, 0)
     assert page.tags.count("summary") == 3  # two values, and the bytes
     assert "... 4,000 more" in page.text
     assert "30,000 more characters" in page.text
@@ -461,9 +494,9 @@ def test_a_shard_that_has_changed_shows_nothing_else(open_viewer: Open, tmp_path
     viewer = open_viewer(folder)
     (path,) = folder.iterdir()
     path.write_bytes(frame(image_payload(5)))
-    assert "has changed since it was opened" in viewer.get("/record/0/2").text
+    assert "has changed since it was opened" in viewer.record(0, 2).text
     path.unlink()
-    assert viewer.get("/record/0/1").status == 400
+    assert viewer.record(0, 1).status == 400
 
 
 def test_progress_has_counts(tmp_path: Path, open_viewer: Open) -> None:

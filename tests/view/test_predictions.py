@@ -97,10 +97,10 @@ def test_facets_of_predictions(viewer: Viewer) -> None:
 
 def test_the_page_of_a_record_has_its_prediction(viewer: Viewer) -> None:
     """With the label, the confidence and the loss; also in the order of the list."""
-    page = viewer.get("/record/0/2", n="0")
+    page = viewer.record(0, 2, n="0")
     assert "Predicted dog (99 %), label cat, loss 4.61" in page.text
-    assert page.links["Next"] == "/record/0/1?n=1"
-    assert "Predicted" not in viewer.get("/record/0/5").text
+    assert page.links["Next"] == "/record/part-00000-of-00001.tfrecord:1?n=1"
+    assert "Predicted" not in viewer.record(0, 5).text
 
 
 def test_lines_of_predict_are_compared_with_the_records(pets: Path, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_lines_of_predict_are_compared_with_the_records(pets: Path, tmp_path: Pa
     try:
         page = viewer.get("/", prediction="wrong")
         assert page.values["seen"] == ["0/1"]
-        assert "Predicted cat (80 %), label dog, loss 1.61" in viewer.get("/record/0/1").text
+        assert "Predicted cat (80 %), label dog, loss 1.61" in viewer.record(0, 1).text
         assert viewer.get("/", prediction="right").values["seen"] == ["0/0"]
     finally:
         viewer.live.close()
@@ -129,7 +129,7 @@ def test_hostile_predictions_are_text(pets: Path, tmp_path: Path) -> None:
     file.write_text("\n".join(lines))
     viewer = open_with(pets, file)
     try:
-        for page in (viewer.get("/"), viewer.get("/", view="table"), viewer.get("/record/0/0")):
+        for page in (viewer.get("/"), viewer.get("/", view="table"), viewer.record(0, 0)):
             assert page.status == 200
             assert page.tags.count("script") == 1
             assert "style" not in page.tags

@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from PIL import Image
@@ -42,7 +43,7 @@ def test_a_step_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
     images = [image_bytes("PNG", size=(4 + step, 3)) for step in range(3)]
     changes = {"steps/observation/wrist": images}
     viewer = open_viewer(_last_episode(tmp_path / "robot", **changes))
-    page = viewer.get("/record/0/0", step="1", where="split_number > 0", n="0")
+    page = viewer.record(0, 0, step="1", where="split_number > 0", n="0")
     pictures = [source for source in page.sources if "camera" in source and "box" not in source]
     assert [_sides(viewer, one) for one in pictures] == [(4, 3), (5, 3)]
     assert not [source for source in page.sources if source.startswith("/image")]
@@ -56,8 +57,8 @@ def test_a_step_of_a_record(tmp_path: Path, open_viewer: Open) -> None:
     assert _sides(viewer, f"{base}/2") == (6, 3)
     values = dict(json.loads(viewer.bytes("/step/0/0/2").body))
     assert (values["is_last"], values["observation/state"]) == ("true", "[2.0, 2.0, 2.0]")
-    assert "steps has no items" in viewer.get("/record/0/1").text
-    assert viewer.get("/record/0/0", step="99").values["step"] == ["2"]
+    assert "steps has no items" in viewer.record(0, 1).text
+    assert viewer.record(0, 0, step="99").values["step"] == ["2"]
     for path in ("camera/0/0/2/0", "camera/0/0/0/3", "camera/9/0/0/0", "camera/0/1/0/0"):
         assert viewer.bytes(f"/{path}").status == 404
     assert [viewer.bytes(f"/{one}").status for one in ("camera/0/0/0/x", "step/0/0/-1")] == [
@@ -75,7 +76,7 @@ def test_pixels_of_steps(tmp_path: Path, open_viewer: Open) -> None:
     folder = _last_episode(tmp_path / "robot", **{"steps/depth": values})
     (folder / "features.json").write_text(json.dumps(root))
     viewer = open_viewer(folder)
-    assert "camera observation/wrist depth steps" in viewer.get("/record/0/0").text
+    assert "camera observation/wrist depth steps" in viewer.record(0, 0).text
     with Image.open(io.BytesIO(viewer.bytes("/camera/0/0/2/1").body)) as image:
         assert (image.size, [*image.convert("L").tobytes()]) == ((3, 2), [*range(10, 16)])
     assert [viewer.bytes(f"/camera/0/0/2/{n}").status for n in (2, 3)] == [200, 404]
@@ -90,7 +91,7 @@ def test_hostile_steps(tmp_path: Path, open_viewer: Open) -> None:
     folder = _last_episode(tmp_path / "robot", **changes)
     (folder / "features.json").write_text(json.dumps(root))
     viewer = open_viewer(folder)
-    page = viewer.get("/record/0/0")
+    page = viewer.record(0, 0)
     assert "<script>alert" not in page.html
     assert "/camera/0/0/0/0" in page.sources
     assert viewer.bytes("/camera/0/0/0/0").status == 404
@@ -107,7 +108,7 @@ def test_the_slider_in_a_browser(tmp_path: Path, start_viewer: Start, open_page:
     page = _read(open_page(viewer.url), viewer)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(page.url + "record/0/2")
+    page.goto(urljoin(viewer.url, page.get_attribute("tr:nth-child(3) th a", "href")))
     page.wait_for_load_state("networkidle")
     assert {one[-1] for one in asked if "/camera/" in one and "box" not in one} == {"0", "1"}
     page.focus("[name=step]")

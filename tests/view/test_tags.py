@@ -45,7 +45,7 @@ def test_a_record_has_several_tags(open_viewer: Open, rows: Path) -> None:
         chosen = viewer.get("/", tag="blurry", tagged=name)
         assert chosen.values["seen"] == seen
         assert f"{name} {len(seen)}" in page.text
-    assert "blurry" in viewer.get("/record/0/1").text
+    assert "blurry" in viewer.record(0, 1).text
     _tag(viewer, untag=("0/1/blurry", "1/2/blurry"))
     assert sorted(viewer.live.marks.tags) == ["dark-2", "marked"]
     assert len(list(marks_folder().iterdir())) == 2  # a tag without records has no list

@@ -60,6 +60,16 @@ def fitted(text: str, size: int, room: float = math.inf) -> tuple[str, Font]:
     return text, font
 
 
+def without_middle(text: str, size: int, room: float) -> str:
+    """Return a text without its middle if it is longer than ``room`` pixels."""
+    shown, font = fitted(text, size)
+    half, left_out = len(shown) // 2, ""
+    start, end = shown[:half], shown[half:]
+    while start and font.getlength(start + left_out + end) > room:
+        start, end, left_out = start[:-1], end[1:], "..."
+    return start + left_out + end
+
+
 def undrawn(texts: Iterable[str]) -> str:
     """Return the characters of texts that are written as escapes, in order."""
     characters = {*"".join(map(printable, texts))}

@@ -9,7 +9,7 @@ from typing import IO, Any, NamedTuple
 from PIL import Image, ImageDraw
 
 from tfrtool.errors import UsageError, printable
-from tfrtool.images.letters import fitted, write
+from tfrtool.images.letters import fitted, without_middle, write
 from tfrtool.images.overlay import DrawnObject, draw_marks
 from tfrtool.images.pixels import Picture, draw_pixels
 
@@ -35,13 +35,14 @@ _BAD, _BAD_MAT = "#c62828", "#fbe5e3"
 
 
 class Tile(NamedTuple):
-    """One picture of a sheet, and what stands below it: its label, and its number ("#17")."""
+    """One picture of a sheet, and what stands below it: its label, number ("#17") and record."""
 
     picture: Picture
     label: str = ""
     number: str = ""
     marks: Sequence[DrawnObject] = ()  # objects that are drawn on it
     note: str = ""  # printed next to its number instead of its size
+    record: str = ""  # the name of its record, on a line of its own, without its middle if long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class SheetLayout:
     images: int
     columns: int = 0  # 0 takes about a square
     thumb: int = 128  # the side of the square that a picture fits into
+    lines: int = 2  # of a caption
     rows: int = field(init=False)
     width: int = field(init=False)
     height: int = field(init=False)
@@ -81,8 +83,9 @@ class SheetLayout:
 
     @property
     def cell(self) -> tuple[int, int]:
-        """The width and height of a tile with its caption of two lines."""
-        return max(self.thumb, _NARROWEST), self.thumb + 6 + 2 * (self.letters + 4)
+        """The width and height of a tile with its caption."""
+        height = self.thumb + 6 + self.lines * (self.letters + 4)
+        return max(self.thumb, _NARROWEST), height
 
     def corner(self, index: int) -> tuple[int, int]:
         """Return the left and top of a tile's thumbnail; tiles go row by row, from 0."""
@@ -102,7 +105,7 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
     letters, side, (room, _) = layout.letters, layout.thumb, layout.cell
     width = layout.width - 2 * _MARGIN
     write(draw, (_MARGIN, _MARGIN - 4), _shown(title), letters + 3, _INK, room=width)
-    for index, (picture, label, number, marks, note) in enumerate(tiles):
+    for index, (picture, label, number, marks, note, record) in enumerate(tiles):
         left, top = layout.corner(index)
         square = Image.new("RGB", (side, side), _MAT)
         if picture.image is None:
@@ -121,6 +124,8 @@ def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> I
         end = (left + room, top)
         wide = write(draw, end, _shown(number), letters, _FAINT, room=room, anchor="ra")
         write(draw, (left, top), note or picture.size, letters, _FAINT, room=room - wide - 4)
+        name = without_middle(_shown(record), letters, room)
+        write(draw, (left, top + letters + 4), name, letters, _FAINT, room=room)
     return sheet
 
 
@@ -142,7 +147,8 @@ def draw_large_tiles(tiles: Sequence[Tile], title: str) -> Image.Image:
     """Draw pictures larger than on other sheets; they are those of `small_picture`."""
     side = max(max(tile.picture.image.size) for tile in tiles if tile.picture.image)
     thumb = max(_PIXELS // side * side, MIN_THUMB)
-    return draw_sheet(tiles, SheetLayout(images=len(tiles), thumb=thumb), title)
+    lines = 3 if any(tile.record for tile in tiles) else 2
+    return draw_sheet(tiles, SheetLayout(images=len(tiles), thumb=thumb, lines=lines), title)
 
 
 def save_sheet(sheet: Image.Image, file: IO[bytes], suffix: str) -> None:

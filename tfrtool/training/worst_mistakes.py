@@ -56,11 +56,12 @@ def save_mistakes(
 
 
 def _tile(picture: Picture, result: ImageResult) -> Tile:
-    """Return an image with its label, its number, and the prediction below."""
-    record = "" if result.record is None else f" #{result.record}"
+    """Return an image with its label, and below it the prediction and the name of the record."""
+    record = "" if result.record is None else named_record(result.shard.name, result.record)
     labels, predicted = (", ".join(names) or "none" for names in (result.labels, result.predicted))
-    number = f"{result.probability or 0:.0%}{record}" if result.value is None else record.strip()
-    return Tile(picture, shortened_name(labels, 18), number, note=shortened_name(predicted, 8))
+    number = f"{result.probability or 0:.0%}" if result.value is None else ""
+    note = shortened_name(predicted, 8)
+    return Tile(picture, shortened_name(labels, 18), number, note=note, record=record)
 
 
 def check_drop_list(path: Path, *, overwrite: bool) -> None:

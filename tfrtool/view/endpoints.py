@@ -59,7 +59,7 @@ def _error_page(live: Live, request: Request, error: Exception) -> Response:
 
 def address_of(live: Live, query: Mapping[str, str]) -> PageAddress:
     """Return what the query of an address asks for."""
-    return PageAddress(query, has_images=live.found.has_images)
+    return PageAddress(query, live.found)
 
 
 def numbers_in(parameters: Mapping[str, Any], names: str) -> list[int]:

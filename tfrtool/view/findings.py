@@ -29,6 +29,7 @@ from tfrtool.inspection.table.record_table import (
     RowRequest,
     TablePiece,
     merge_pieces,
+    path_text,
     write_side,
 )
 from tfrtool.inspection.verify.verify import VerifyReport
@@ -36,6 +37,7 @@ from tfrtool.storage.arguments import Paths, as_paths
 from tfrtool.storage.progress import OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import AnyPath
 from tfrtool.storage.scratch_folder import ScratchFolder
+from tfrtool.view.record_names import RecordNames
 
 _LOOKED_AT = 8
 """Shards whose first records are searched for images."""
@@ -55,6 +57,7 @@ class Findings:
         paths: the shards, in order.
         names: short name of each shard, all of them different.
         listed_names: what lists of records call each shard, all of them different.
+        record_names: the names of records in addresses.
         splits: split of each shard, None for no split.
         dataset: the directory, if one was named.
         table: the records that have been read.
@@ -104,6 +107,7 @@ class Findings:
         self.listed_names = tuple(
             path.name if counts[path.name] == 1 else str(path.absolute()) for path in self.paths
         )
+        self.record_names = RecordNames(self.listed_names)
         if types and declared_features(self.paths, types).is_sequence:
             raise UsageError("--type requires tf.train.Examples here", path=self.paths[0])
         self._scratch = ScratchFolder()
@@ -191,7 +195,7 @@ class Findings:
                     record_kinds[fault.kind.value] = None
         faults = [(*position, list(names)) for position, names in kinds.items()]
         shards = [
-            (n, str(path), split, path in complete)
+            (n, path_text(path), split, path in complete)
             for n, (path, split) in enumerate(zip(self.paths, self.splits, strict=True))
         ]
         folder = self.table.folder

@@ -8,11 +8,11 @@ from tfrtool.view.pieces import SECTIONS, Links, section
 
 def overview_page(live: Live) -> str:
     """Render the sections of the report, with links to the records."""
-    asked = PageAddress({}, has_images=live.found.has_images)
+    asked = PageAddress({}, live.found)
     if live.overview[0] != live.version:
         links = Links(
             lambda row: picture_url(row, THUMBS["s"]),
-            lambda shard, record: f"/record/{shard}/{record}",
+            live.found.record_names.path,
             lambda **filters: asked.url(**filters),
             lambda shard, offset: f"/damage/{shard}/{offset}",
         )

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from tfrtool.errors import UsageError
 from tfrtool.inspection.table.column_ranges import ColumnRange
 from tfrtool.inspection.table.record_query import Question, RecordKey, Row
+from tfrtool.view.findings import Findings
 from tfrtool.view.marks import MARKED, parse_tag
 
 THUMBS = {"s": 96, "m": 160, "l": 320}
@@ -42,8 +43,8 @@ class PageAddress:
         count: records per page.
     """
 
-    def __init__(self, query: Mapping[str, str], *, has_images: bool) -> None:
-        """Read the parameters; `UsageError` if a number isn't one."""
+    def __init__(self, query: Mapping[str, str], found: Findings) -> None:
+        """Read the parameters; `UsageError` if a number or the name of a record isn't one."""
         self.parameters = {
             name: query[name].replace("\0", "")
             for name in _KNOWN
@@ -53,6 +54,7 @@ class PageAddress:
         chosen = [one for one in query if one.startswith(of_columns)][:_MOST_VALUES]
         self.parameters |= {name: query[name] for name in chosen}
         parameters = self.parameters
+        find = found.record_names.find
         copies, confidence = parameters.get("copies"), parameters.get("confidence")
         self.tag = parse_tag(parameters.get("tag", MARKED))
         self.page = max(1, min(number_of(parameters.get("page", "1")), 10**9))
@@ -64,8 +66,8 @@ class PageAddress:
             shard=number_of(parameters["shard"]) if "shard" in parameters else None,
             fault=parameters.get("fault"),
             size=number_of(parameters["size"]) if "size" in parameters else None,
-            copies=copies if copies in (None, "any") else parse_record_key(copies),
-            like=parse_record_key(parameters["like"]) if "like" in parameters else None,
+            copies=copies if copies in (None, "any") else find(copies),
+            like=find(parameters["like"]) if "like" in parameters else None,
             marked={"1": True, "0": False}.get(parameters.get("marked", "")),
             values=tuple(
                 (name.partition(":")[2], parameters[name] if name.startswith(IS) else None)
@@ -85,7 +87,7 @@ class PageAddress:
             descending=parameters.get("descending") == "1",
         )
         self.thumb = parameters.get("thumb", "m") if parameters.get("thumb", "m") in THUMBS else "m"
-        self.as_table = not has_images or parameters.get("view") == "table"
+        self.as_table = not found.has_images or parameters.get("view") == "table"
         self.count = _PAGE["table" if self.as_table else self.thumb]
 
     def key(self, row: Row) -> str:
@@ -115,12 +117,6 @@ def parse_range(parameter: str, text: str) -> ColumnRange:
 def range_parameter(values: ColumnRange) -> str:
     """Return the parameter that asks for a range of a column."""
     return f"{BYTES_IN if values.in_bytes else IN}{values.name}"
-
-
-def parse_record_key(text: str) -> RecordKey:
-    """Return the shard and the record that a text like "3/12" names."""
-    shard, _, record = text.partition("/")
-    return number_of(shard), number_of(record)
 
 
 def tag_key(row: Row, tag: str) -> str:

@@ -29,7 +29,7 @@ def _overview(live: Live, _: Request) -> str:
 
 
 def _record(live: Live, request: Request) -> str:
-    shard, number = numbers_in(request.path_params, "shard record")
+    shard, number = live.found.record_names.find(request.path_params["name"])
     query = request.query_params
     start, step, camera = (number_of(query.get(name, "0")) for name in ("hex", "step", "camera"))
     return record_page(live, address_of(live, query), shard, number, start, step, camera)
@@ -64,7 +64,7 @@ def _static(_: Live, request: Request) -> Response:
 PAGES: Mapping[str, Handler] = {
     "/": _records,
     "/overview": _overview,
-    "/record/{shard}/{record}": _record,
+    "/record/{name:path}": _record,
     "/damage/{shard}/{offset}": _damage,
     "/download.{form}": _download,
     "/state": _state,

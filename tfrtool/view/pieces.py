@@ -353,7 +353,7 @@ def _alike(found: Findings, links: Links) -> dict[str, Any] | None:
         "groups": [
             (
                 human_count(count, "image"),
-                links.records(like=f"{rows[0].shard}/{rows[0].record}"),
+                links.records(like=found.record_names.name(rows[0].shard, rows[0].record)),
                 tiles(found, rows, links),
             )
             for count, rows in found.gallery.similar

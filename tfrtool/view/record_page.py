@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from tfrtool.errors import TfrtoolError, UsageError, printable
 from tfrtool.examples.arrow.columns import LISTS
@@ -48,7 +49,8 @@ def record_page(
     faults = [fault for fault in faults_of(live, shard) if fault.record == record]
     wrong = [fault for fault in faults if fault.offset == row.offset]
     page, around = near.number // near.asked.count + 1, near.asked
-    here = around.url(f"/record/{shard}/{record}", n=near.number)
+    path, address_name = found.record_names.path, found.record_names.name(shard, record)
+    here = around.url(path(shard, record), n=near.number)
     return render_page(
         live,
         "record",
@@ -63,12 +65,9 @@ def record_page(
         faults=faults,
         number=near.number,
         total=near.total,
-        near={
-            n - near.number: around.url(f"/record/{one[0]}/{one[1]}", n=n)
-            for one, n in near.rows.items()
-        },
+        near={n - near.number: around.url(path(*one), n=n) for one, n in near.rows.items()},
         back=f"{around.url(page=page if page > 1 else None)}#r{shard}-{record}",
-        like=None if row.width is None else f"/?like={shard}/{record}",
+        like=None if row.width is None else f"/?{urlencode({'like': address_name})}",
         here_url=here,
         hex_url=f"{here}{'&' if '?' in here else '?'}hex=",
         start=start,
@@ -104,7 +103,7 @@ def _find_neighbours(live: Live, asked: PageAddress, key: RecordKey) -> _Neighbo
         with suppress(UsageError):  # of the condition
             number = live.ask(position_of, asked.question, key)
         if number is None or (near is not None and key not in near.rows and number == near.number):
-            asked = PageAddress({}, has_images=live.found.has_images)
+            asked = PageAddress({}, live.found)
             number = live.ask(position_of, asked.question, key)
         near = _neighbours(live, asked, number or 0)
     return near._replace(number=near.rows.get(key, near.number))
@@ -136,7 +135,7 @@ def _content(live: Live, row: Row, payload: bytes, step: int, camera: int) -> di
     return {
         "misfit": misfit,
         "steps": steps,
-        "step_url": f"/record/{row.shard}/{row.record}",
+        "step_url": live.found.record_names.path(row.shard, row.record),
         "pictures": pictures_shown(live, row, payload) if has_pictures else [],
         "sounds": sounds_shown(live, row, payload),
         "tables": tables,

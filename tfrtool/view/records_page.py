@@ -86,7 +86,7 @@ def _item(
         "name": name,
         "caption": classes,
         "lines": [line for line in lines if line],
-        "href": asked.url(f"/record/{row.shard}/{row.record}", n=number),
+        "href": asked.url(live.found.record_names.path(row.shard, row.record), n=number),
         "src": picture_url(row, THUMBS["s" if asked.as_table else asked.thumb]),
         "cells": [
             {

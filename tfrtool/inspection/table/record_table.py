@@ -129,7 +129,7 @@ class RecordTable:
         `ShardError` if there is not enough memory for questions about the rows.
         """
         check_address_space()
-        rows = [(number, str(path), split, False) for number, (path, split) in enumerate(shards)]
+        rows = [(n, path_text(path), split, False) for n, (path, split) in enumerate(shards)]
         empty = (write_side(folder, side, ()) for side in ("faults", "marks", "predictions"))
         faults, marks, predictions = empty
         return cls(folder, write_side(folder, "shards", rows), faults, marks, predictions)
@@ -138,6 +138,11 @@ class RecordTable:
     def rows(self) -> int:
         """Number of rows."""
         return sum(piece.rows for piece in self.pieces)
+
+
+def path_text(path: AnyPath) -> str:
+    """Return a path as `query` shows it: what isn't UTF-8 is escaped."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def write_side(folder: Path, side: str, rows: Iterable[tuple[Any, ...]], version: int = 0) -> str:
