@@ -9,7 +9,7 @@ from PIL import Image
 
 from tfrtool.images.letters import without_middle
 from tfrtool.images.pixels import Picture
-from tfrtool.images.sheet import SheetLayout, Tile, draw_sheet
+from tfrtool.images.sheet import NamedSheetLayout, SheetLayout, Tile, draw_sheet
 
 
 def mean(sheet: Image.Image, box: tuple[int, int, int, int]) -> tuple[float, ...]:
@@ -56,7 +56,7 @@ def test_captions_are_written() -> None:
 def test_the_name_of_a_record_keeps_its_ends() -> None:
     """It has a line of its own; a long one lacks its middle, never the number of the record."""
     name = "pets-of-all-kinds-train.tfrecord-00003-of-00010:12345"
-    layout = SheetLayout(images=1, thumb=120, lines=3)
+    layout = NamedSheetLayout(images=1, thumb=120)
     shown = without_middle(name, layout.letters, 120)
     assert re.fullmatch(r"pets-\S*\.\.\.\S*:12345", shown)
     assert without_middle("a.tfrecord:1", 10, 120) == "a.tfrecord:1"

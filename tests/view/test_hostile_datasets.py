@@ -19,7 +19,7 @@ from tests.records.strategies import shard_of
 from tests.view.asking import ask
 from tfrtool.cli import main
 from tfrtool.examples.example import Feature
-from tfrtool.view import server
+from tfrtool.view import page_routes, server
 from tfrtool.view.live import Live
 
 NAMES = (
@@ -156,7 +156,7 @@ def test_an_unexpected_error_is_a_page_and_logged(
     def fail(*_: object) -> str:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(server, "overview_page", fail)
+    monkeypatch.setattr(page_routes, "overview_page", fail)
     _, app = view(hostile, viewers)
     with caplog.at_level(logging.ERROR):
         answer = ask(app, "/overview")

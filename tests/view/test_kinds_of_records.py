@@ -72,17 +72,17 @@ def test_sounds_are_played(tmp_path: Path, open_viewer: Open) -> None:
     first = tfrtool.encode_example({"audio": samples, "sample_rate": 8000, "id": "<b>"})
     viewer = open_viewer(write_foreign(tmp_path / "a", [[first]]))
     page = viewer.record(0, 0)
-    assert 'src="/sound/0/0/0"' in page.html
-    status, kind, data = _sound(viewer, "/sound/0/0/0")
+    assert 'src="/media/0/0/0"' in page.html
+    status, kind, data = _sound(viewer, "/media/0/0/0")
     assert (status, kind) == (200, "audio/wav")
     with wave.open(io.BytesIO(data)) as file:
         assert (file.getframerate(), file.getnframes()) == (8000, 4)
-    assert _sound(viewer, "/sound/0/0/0", "bytes=4-7")[::2] == (206, data[4:8])
-    assert _sound(viewer, "/sound/0/0/1")[0] == 404
+    assert _sound(viewer, "/media/0/0/0", "bytes=4-7")[::2] == (206, data[4:8])
+    assert _sound(viewer, "/media/0/0/1")[0] == 404
     named = {"clip": [data, data], "word": "yes"}
     other = open_viewer(write_foreign(tmp_path / "b", [[tfrtool.encode_example(named)]]))
-    assert _sound(other, "/sound/0/0/1") == (200, "audio/wav", data)
-    assert "clip[0] Download" in other.record(0, 0).text
+    assert _sound(other, "/media/0/0/1") == (200, "audio/wav", data)
+    assert "clip[0] audio/wav Download" in other.record(0, 0).text
 
 
 def test_all_images_of_a_record(tmp_path: Path, open_viewer: Open) -> None:

@@ -323,7 +323,8 @@ def test_one_record(viewer: Viewer) -> None:
         "0/5", "1/1", "0/0", "1/0",
     ]  # fmt: skip
     assert viewer.record(0, 6).status == 404
-    assert "no such record: expected SHARD:RECORD" in viewer.get("/record/other.tfrecord:0").text
+    assert viewer.get("/record/other.tfrecord:0").status == 404
+    assert "expected SHARD:RECORD" in viewer.get("/", like="other.tfrecord:0").text
     assert viewer.get("/", like=f"{DAMAGED}:5").text.count(f"similar to {DAMAGED}:5") == 1
     assert viewer.bytes("/image/1/1?box=160").status == 404  # no record starts there
 

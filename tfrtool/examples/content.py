@@ -4,6 +4,7 @@ import math
 from codecs import getincrementaldecoder
 from itertools import chain, islice
 
+from tfrtool.examples.media_content import describe_media, is_mp3
 from tfrtool.records.wire import read_fields, read_tensor
 from tfrtool.storage.image_brand import BRAND_BYTES, image_brand
 
@@ -18,15 +19,13 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"MM\0*", "image/tiff"),
     (b"\x93NUMPY", "application/x-npy"),
     (b"\x1f\x8b\x08", "application/gzip"),
-    (b"fLaC", "audio/flac"),
-    (b"OggS", "audio/ogg"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/avi"}
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 
 # Most values start with none of these bytes, and need no more than this one look. The box that
 # a HEIC or AVIF file starts with is smaller than 16 MiB, so that its length starts with a zero.
-FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RB\0"])
+FIRST_BYTES = frozenset([magic[0] for magic, _ in _MAGIC] + [*b"RBfOI\x1a\xff\0"])
 
 PRINTABLE_ASCII = bytes([*range(0x20, 0x7F), *b"\t\n\r"])
 _LONG = 256
@@ -42,6 +41,8 @@ def describe_bytes(value: bytes) -> str:
         return "empty"
     if value[0] in FIRST_BYTES:
         name = _describe_magic(value[:BRAND_BYTES])
+        if name is None and is_mp3(value):
+            name = "audio/mpeg"
         if name is not None:
             return name
     if is_text(value):
@@ -57,6 +58,8 @@ def _describe_magic(head: bytes) -> str | None:
         return _RIFF.get(head[8:12])
     if (brand := image_brand(head)) is not None:
         return f"image/{brand.lower()}"
+    if (media := describe_media(head)) is not None:
+        return media
     # "BM" alone is too little: the size of the header that follows must be one of the known.
     if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADERS:
         return "image/bmp"

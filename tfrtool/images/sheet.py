@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 from PIL import Image, ImageDraw
 
@@ -49,10 +49,12 @@ class Tile(NamedTuple):
 class SheetLayout:
     """Where things go on a sheet, in pixels; a `UsageError` if there is no such sheet."""
 
+    lines: ClassVar[int] = 2
+    """Lines of a caption."""
+
     images: int
     columns: int = 0  # 0 takes about a square
     thumb: int = 128  # the side of the square that a picture fits into
-    lines: int = 2  # of a caption
     rows: int = field(init=False)
     width: int = field(init=False)
     height: int = field(init=False)
@@ -93,6 +95,12 @@ class SheetLayout:
         width, height = self.cell
         left = _MARGIN + column * (width + _GAP) + (width - self.thumb) // 2
         return left, _MARGIN + self.letters + 18 + row * (height + _GAP)
+
+
+class NamedSheetLayout(SheetLayout):
+    """The layout of a sheet whose captions have a line for the name of a record."""
+
+    lines: ClassVar[int] = 3
 
 
 def draw_sheet(tiles: Sequence[Tile], layout: SheetLayout, title: str = "") -> Image.Image:
@@ -147,8 +155,8 @@ def draw_large_tiles(tiles: Sequence[Tile], title: str) -> Image.Image:
     """Draw pictures larger than on other sheets; they are those of `small_picture`."""
     side = max(max(tile.picture.image.size) for tile in tiles if tile.picture.image)
     thumb = max(_PIXELS // side * side, MIN_THUMB)
-    lines = 3 if any(tile.record for tile in tiles) else 2
-    return draw_sheet(tiles, SheetLayout(images=len(tiles), thumb=thumb, lines=lines), title)
+    layout = NamedSheetLayout if any(tile.record for tile in tiles) else SheetLayout
+    return draw_sheet(tiles, layout(images=len(tiles), thumb=thumb), title)
 
 
 def save_sheet(sheet: Image.Image, file: IO[bytes], suffix: str) -> None:

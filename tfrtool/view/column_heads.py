@@ -20,8 +20,8 @@ from tfrtool.inspection.table.column_ranges import (
     ColumnRange,
     ValueKind,
 )
+from tfrtool.inspection.table.long_values import LONGEST, LONGEST_TEXT
 from tfrtool.inspection.table.record_query import ShownColumns
-from tfrtool.inspection.table.record_table import LONGEST, LONGEST_TEXT
 from tfrtool.view import drawings
 from tfrtool.view.page_address import IS, IS_NULL, PageAddress, range_parameter
 from tfrtool.view.pieces import short

@@ -1,4 +1,4 @@
-"""Addresses of the images, steps and sounds of records."""
+"""Addresses of the images, steps, sounds and videos of records."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from tfrtool.errors import UsageError
 from tfrtool.images.pixels import encoded
-from tfrtool.inspection.extract.sounds import sound_file
+from tfrtool.inspection.extract.media import media_file
 from tfrtool.inspection.pictures.objects import mask_of, picture_of, thumbnail
 from tfrtool.view.endpoints import Handler, numbers_in
 from tfrtool.view.live import Live
@@ -63,19 +63,35 @@ def _step(live: Live, request: Request) -> Response:
     return JSONResponse([] if item is None else values_of(live, item.payload, number))
 
 
-def _sound(live: Live, request: Request) -> Response:
-    """Return a sound of a record, or the part of it that is asked for."""
+def _media(live: Live, request: Request) -> Response:
+    """Return a sound or a video of a record, or the part of it that is asked for."""
     shard, offset, number = numbers_in(request.path_params, "shard offset number")
     item = live.reader.read(shard, offset)
     try:
-        data, kind = sound_file(b"" if item is None else item.payload, live.found.root, number)
+        data, kind = media_file(b"" if item is None else item.payload, live.found.root, number)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    part = re.fullmatch("bytes=([0-9]{1,12})-([0-9]{0,12})", request.headers.get("range", ""))
-    if part is None or int(part[1]) >= len(data):
-        return Response(data, media_type=kind, headers={"Accept-Ranges": "bytes"})
-    start, end = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
-    headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}"}
+    return _part_of(data, kind, request.headers.get("range", ""))
+
+
+def _part_of(data: bytes, kind: str, wanted: str) -> Response:
+    """Return the bytes of a Range header, or all if it has no range or several (RFC 9110, 14)."""
+    headers = {"Accept-Ranges": "bytes"}
+    part = re.fullmatch("bytes=([0-9]{0,12})-([0-9]{0,12})", wanted)
+    if (
+        part is None
+        or part[0] == "bytes=-"
+        or (part[1] and part[2] and int(part[2]) < int(part[1]))
+    ):
+        return Response(data, media_type=kind, headers=headers)
+    if part[1]:
+        start, end = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
+    else:  # that many at the end
+        start, end = max(len(data) - int(part[2]), 0), len(data) - 1
+    if start >= len(data):
+        headers["Content-Range"] = f"bytes */{len(data)}"
+        return Response(b"", 416, media_type=kind, headers=headers)
+    headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
     return Response(data[start : end + 1], 206, media_type=kind, headers=headers)
 
 
@@ -84,6 +100,6 @@ MEDIA: Mapping[str, Handler] = {
     "/mask/{shard}/{offset}/{mask}": _mask,
     "/camera/{shard}/{offset}/{camera}/{step}": _camera,
     "/step/{shard}/{offset}/{step}": _step,
-    "/sound/{shard}/{offset}/{number}": _sound,
+    "/media/{shard}/{offset}/{number}": _media,
 }
 """What is answered at an address, by the pattern of its path."""

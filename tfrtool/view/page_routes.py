@@ -7,6 +7,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from tfrtool.errors import UsageError
 from tfrtool.inspection.table.downloads import DOWNLOADS
 from tfrtool.view.damaged_bytes import damage_page
 from tfrtool.view.endpoints import Handler, address_of, numbers_in
@@ -29,7 +30,10 @@ def _overview(live: Live, _: Request) -> str:
 
 
 def _record(live: Live, request: Request) -> str:
-    shard, number = live.found.record_names.find(request.path_params["name"])
+    try:
+        shard, number = live.found.record_names.find(request.path_params["name"])
+    except UsageError as error:
+        raise KeyError("no such record") from error
     query = request.query_params
     start, step, camera = (number_of(query.get(name, "0")) for name in ("hex", "step", "camera"))
     return record_page(live, address_of(live, query), shard, number, start, step, camera)

@@ -1,4 +1,4 @@
-"""The images and sounds of one record, as its page shows them."""
+"""The images, sounds and videos of one record, as its page shows them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from tfrtool.errors import printable
 from tfrtool.examples.example import Feature, PayloadKind, decode_example
 from tfrtool.examples.objects.read_objects import ReadObject, read_objects
-from tfrtool.inspection.extract.sounds import sounds_of
+from tfrtool.inspection.extract.media import media_of
 from tfrtool.inspection.pictures.objects import MAX_OBJECTS, all_pictures, hue_of, masks_of
 from tfrtool.inspection.table.record_query import Row
 from tfrtool.view.live import Live
@@ -54,11 +54,16 @@ def pictures_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, Any]]
     return shown
 
 
-def sounds_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, str]]:
-    """Return the names and addresses of the sounds of a record."""
+def media_shown(live: Live, row: Row, payload: bytes) -> list[dict[str, Any]]:
+    """Return the names and addresses of the sounds and videos of a record."""
     return [
-        {"name": short(one.name), "src": f"/sound/{row.shard}/{row.offset}/{number}"}
-        for number, one in enumerate(sounds_of(payload, live.found.root))
+        {
+            "name": short(one.name),
+            "kind": one.kind,
+            "is_video": one.kind.startswith("video/"),
+            "src": f"/media/{row.shard}/{row.offset}/{number}",
+        }
+        for number, one in enumerate(media_of(payload, live.found.root))
     ]
 
 

@@ -23,7 +23,7 @@ from tfrtool.view.live import Live
 from tfrtool.view.page_address import PageAddress, number_of
 from tfrtool.view.page_frame import render_page
 from tfrtool.view.pieces import caption, record_name, short, shown_prediction
-from tfrtool.view.record_media import pictures_shown, sounds_shown
+from tfrtool.view.record_media import media_shown, pictures_shown
 from tfrtool.view.steps import is_camera, steps_of
 from tfrtool.view.tag_bar import tags_of_record
 
@@ -117,7 +117,7 @@ def _neighbours(live: Live, asked: PageAddress, number: int) -> _Neighbours:
 
 
 def _content(live: Live, row: Row, payload: bytes, step: int, camera: int) -> dict[str, Any]:
-    """Return the images, sounds and values of a record, and one of its steps."""
+    """Return the images, sounds, videos and values of a record, and one of its steps."""
     roles = live.found.roles(row.shard)
     parts, misfit = _typed_parts(live, payload)
     steps = None if parts is None else steps_of(live, row, payload, step, camera, parts)
@@ -137,7 +137,7 @@ def _content(live: Live, row: Row, payload: bytes, step: int, camera: int) -> di
         "steps": steps,
         "step_url": live.found.record_names.path(row.shard, row.record),
         "pictures": pictures_shown(live, row, payload) if has_pictures else [],
-        "sounds": sounds_shown(live, row, payload),
+        "media": media_shown(live, row, payload),
         "tables": tables,
         "features": [
             _feature(live, name, value, is_label=name == roles.label)

@@ -1,6 +1,7 @@
 """The page of the records of a question, as a grid or a table."""
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -28,7 +29,7 @@ def records_page(live: Live, asked: PageAddress) -> str:
     known = _columns(live)
     most = len(known.shown) if asked.parameters.get("all") == "columns" else _COLUMNS
     file_name, in_classes = found.roles(0).name, {found.label, *OBJECT_CLASSES}
-    options = {
+    options: dict[str, Any] = {
         "columns": known.shown[:most] if asked.as_table else [file_name or ""],
         "facets": True,
         "value_facets": [name for name in known.facets if name not in in_classes],
@@ -42,7 +43,7 @@ def records_page(live: Live, asked: PageAddress) -> str:
             before = asked.parameters.get("was", "")
             question = replace(question, where=before, sort="", values=(), ranges=())
     items = [
-        _item(live, asked, row, first + n, result.values[n] if result.values else ())
+        _item(live, asked, row, first + n, _values(result, n, options["columns"]))
         for n, row in enumerate(result.rows)
     ]
     return render_page(
@@ -65,6 +66,17 @@ def records_page(live: Live, asked: PageAddress) -> str:
         same=None if problem or not result.total else same_records(live, asked),
         tags=list_tags(live, asked),
         commands=tag_commands(live, asked.tag),
+    )
+
+
+def _values(result: Answer, number: int, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return the values of a row, and what those are that the table has no room for."""
+    long, values = result.rows[number].long or {}, result.values[number] if result.values else ()
+    if len(values) != len(names):  # a column isn't there yet
+        return values
+    return tuple(
+        long.get(name) if value is None else value
+        for name, value in zip(names, values, strict=True)
     )
 
 

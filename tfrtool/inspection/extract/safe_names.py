@@ -41,6 +41,10 @@ _SUFFIXES = {
     "image/tiff": ".tif",
     "application/x-npy": ".npy",
     "application/gzip": ".gz",
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+    "video/quicktime": ".mov",
+    "video/x-matroska": ".mkv",
     "text": ".txt",
 }
 """Suffixes by what files hold (`describe_bytes`); others are as their kind is called: ``.png``."""

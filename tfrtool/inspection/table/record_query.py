@@ -67,11 +67,11 @@ MOST_BITS = 3
 
 ROW = (
     '"#shard", _record, _offset, _bytes, "#classes", "#width", "#height", "#faults", "#tags", '
-    '"#prediction"'
+    '"#prediction", "#long"'
 )
 ORDER = '"#shard", _record'
 _HIDDEN = (*IMAGE_COLUMNS, *PREDICTION_COLUMNS, "hash", "digest", "shard", "classes", "faults",
-           "tags", "prediction")  # fmt: skip
+           "tags", "prediction", "long")  # fmt: skip
 _READ = "hive_partitioning = false"
 """Without it, a folder named ``shard=0`` above the file replaces the column of that name."""
 
@@ -161,6 +161,7 @@ class Row(NamedTuple):
     faults: list[str]
     tags: list[str]
     prediction: dict[str, Any] | None = None  # label, predicted, confidence, loss and correct
+    long: Mapping[str, str] | None = None  # what values that are too long are, by column
     note: str = ""  # why it is in the list
 
 
@@ -238,7 +239,7 @@ class RecordQuery:
         # Features may have any name, such as path: here they are v0, v1 ...
         sources = {"_shard": "s.path", "_split": "s.split", **_PREDICTIONS, **folders}
         parts = [f"{sources.get(name, _row_column(name))} AS {names[name]}" for name in extra]
-        hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard")
+        hidden = (*IMAGE_COLUMNS, "hash", "digest", "shard", "long")
         parts += [f'{_row_column(name)} AS "#{name}"' for name in hidden]
         parts += [f"{value} AS {names[name]}" for name, value in values.items()]
         parts += [

@@ -28,6 +28,7 @@ from tfrtool.inspection.pictures.pictures import ImageRoles, image_roles, joined
 from tfrtool.inspection.rows.batches import decode_records
 from tfrtool.inspection.rows.sandbox import readable_type
 from tfrtool.inspection.rows.sql_child import check_address_space
+from tfrtool.inspection.table.long_values import LONGEST, LONGEST_TEXT, describe_long
 from tfrtool.inspection.verify.image_check import IntactImages
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, FaultKind, Record
@@ -35,9 +36,6 @@ from tfrtool.storage.remote_path import AnyPath
 
 MAX_COLUMNS = 200
 """Features that have a column; a record may have a million."""
-
-LONGEST, LONGEST_TEXT = 1024, 16 * 1024
-"""Bytes of a value and of a text that is kept; longer ones, such as images, are null."""
 
 _ROWS, _FIRST_ROWS = 16384, 100
 """Rows of a piece that isn't merged, and of the first one of a shard, which a user waits for."""
@@ -64,6 +62,7 @@ OWN = {
     "fault": pa.string(),
     "label_name": pa.string(),
     "classes": pa.list_(pa.string()),  # the label or labels; else the classes of objects
+    "long": pa.map_(pa.string(), pa.string()),  # what values that are null here are, by feature
 }
 """Columns of a piece besides the features."""
 
@@ -312,11 +311,13 @@ class _Values(NamedTuple):
         arrays: columns by name, and what else classes are found in.
         types: those of the columns that are features, as conditions see them.
         faults: what is wrong with records that have no values, by their numbers.
+        long: for each record, what the values are that are too long for a piece.
     """
 
     arrays: dict[str, pa.Array]
     types: dict[str, pa.DataType]
     faults: dict[int, FaultKind]
+    long: list[dict[str, str]]
 
 
 def _values(
@@ -326,12 +327,14 @@ def _values(
     if declared is None:
         columns = _inferred_columns(records, roles.image)
         arrays, unfit = _decoded(path, records, columns)
+        long = describe_long(arrays, len(records))
         arrays = {name: map_values(array, _storable) for name, array in arrays.items()}
         types = {name: array.type for name, array in arrays.items()}
     else:
         names = [name for name in declared.names if name != roles.image][:MAX_COLUMNS]
         columns = declared.narrowed({*names, *OBJECT_CLASSES, roles.label or ""})
         arrays, unfit = _decoded(path, records, columns)
+        long = describe_long(arrays, len(records))
         for name, item in zip(columns.names, columns.root.fields.values(), strict=True):
             if name in arrays:
                 arrays[name] = _without_long(item, arrays[name])
@@ -341,7 +344,7 @@ def _values(
     for record in unfit if declared is not None else ():
         if classify_payload(record.payload) not in (PayloadKind.EVENT, PayloadKind.UNKNOWN):
             faults[record.index] = FaultKind.SCHEMA
-    return _Values(arrays, types, faults)
+    return _Values(arrays, types, faults, long)
 
 
 def _record_columns(
@@ -358,6 +361,7 @@ def _record_columns(
         row |= {"shard": shard, "record": record.index, "offset": record.offset}
         class_names = classes[number]
         row |= {"bytes": len(record.payload), "classes": class_names}
+        row["long"] = [*values.long[number].items()]
         if roles.label in values.arrays and class_names and class_names[0] in names:
             row["label_name"] = class_names[0]
         if record.payload_crc == -1:

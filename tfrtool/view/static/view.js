@@ -218,7 +218,7 @@ const left = document.getElementById(location.hash.slice(1))?.closest(".item"); 
 if (left) addEventListener("load", () => setTimeout(() => left.querySelector("a").focus()));
 document.querySelector("select[name=sort]")?.addEventListener("change", (event) => event.target.form.requestSubmit());
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox]), select, pre, audio")) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input:not([type=checkbox]), select, pre, audio, video")) return;
   const bar = event.target.closest(".histogram a");
   if (bar) return moveInBars(event, bar);
   const frame = event.target.closest(".frame"); // the keys scroll what is larger than its frame

@@ -1,4 +1,4 @@
-"""The sounds of a record: encoded files as they are, and samples as WAV."""
+"""The sounds and videos of a record: encoded files as they are, and samples as WAV."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,59 +9,71 @@ from tfrtool.examples.fields import Struct, field_at, leaves_of
 from tfrtool.examples.sound import is_sound_name
 from tfrtool.inspection.extract.array_files import ArrayFiles, array_files
 
-_MOST_SOUNDS = 64
+_MOST = 64
 _WAV = "audio/wav"
+
+PLAYED = frozenset(
+    {
+        *(_WAV, "audio/flac", "audio/mp4", "audio/mpeg", "audio/ogg"),
+        *("video/mp4", "video/ogg", "video/quicktime", "video/webm", "video/x-matroska"),
+    }
+)
+"""Media types that `describe_bytes` finds and browsers play. Nothing else is ever served as such:
+a record could hold a page with a script.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
-    """A sound of a record.
+class Media:
+    """A sound or a video of a record.
 
     Attributes:
         name: its feature, with the index of the value if there are several.
         feature: the feature.
+        kind: its media type.
         index: which value of the feature it is.
         samples: what makes a WAV file of samples; None if the value is an encoded file.
     """
 
     name: str
     feature: str
+    kind: str
     index: int = 0
     samples: ArrayFiles | None = None
 
 
-def sounds_of(payload: bytes, root: Struct | None) -> list[Sound]:
-    """Return the sounds of a record; ``root`` has the types of its features, if a file does."""
+def media_of(payload: bytes, root: Struct | None) -> list[Media]:
+    """Return the sounds and videos of a record; ``root`` has the types of features, if known."""
     example = _example_of(payload)
     if example is None:
         return []
-    found = list[Sound]()
+    found = list[Media]()
     for name, feature in sorted(example.features.items()):
         if feature.dtype is DType.STRING:
-            found += _encoded_sounds(name, feature)
+            found += _encoded(name, feature)
         elif len(feature.values) > 1 and _is_sound(name, root):
             samples = array_files(name, root, example.features)
             if samples is not None and samples.rate is not None:
-                found.append(Sound(name, name, samples=samples))
-    return found[:_MOST_SOUNDS]
+                found.append(Media(name, name, _WAV, samples=samples))
+    return found[:_MOST]
 
 
-def sound_file(payload: bytes, root: Struct | None, number: int) -> tuple[bytes, str]:
-    """Return one of the sounds of a record as a file, and its media type.
+def media_file(payload: bytes, root: Struct | None, number: int) -> tuple[bytes, str]:
+    """Return a sound or a video of a record as a file, and its media type, one of `PLAYED`.
 
     Raises:
-        IndexError: the record has fewer sounds.
+        IndexError: the record has fewer of them.
         ValueError: its samples are not sound.
     """
-    sound, example = sounds_of(payload, root)[number], _example_of(payload)
+    media, example = media_of(payload, root)[number], _example_of(payload)
     if example is None:
-        raise IndexError("no sound")
-    if sound.samples is not None:
-        return sound.samples.files(payload, example)[0], _WAV
-    value = example.features[sound.feature].values[sound.index]
+        raise IndexError("no such sound or video")
+    if media.samples is not None:
+        return media.samples.files(payload, example)[0], media.kind
+    value = example.features[media.feature].values[media.index]
     if not isinstance(value, bytes):
-        raise IndexError("no sound")
-    return value, describe_bytes(value)
+        raise IndexError("no such sound or video")
+    return value, media.kind
 
 
 def _example_of(payload: bytes) -> Example | None:
@@ -71,14 +83,18 @@ def _example_of(payload: bytes) -> Example | None:
         return None
 
 
-def _encoded_sounds(name: str, feature: Feature) -> list[Sound]:
-    indexes = [
-        index
-        for index, value in enumerate(feature.values[:_MOST_SOUNDS])
-        if isinstance(value, bytes) and describe_bytes(value).startswith("audio/")
-    ]
+def _encoded(name: str, feature: Feature) -> list[Media]:
+    kinds = {
+        index: describe_bytes(value)
+        for index, value in enumerate(feature.values[:_MOST])
+        if isinstance(value, bytes)
+    }
     several = len(feature.values) > 1
-    return [Sound(f"{name}[{index}]" if several else name, name, index) for index in indexes]
+    return [
+        Media(f"{name}[{index}]" if several else name, name, kind, index)
+        for index, kind in kinds.items()
+        if kind in PLAYED
+    ]
 
 
 def _is_sound(name: str, root: Struct | None) -> bool:
