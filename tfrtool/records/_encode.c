@@ -126,7 +126,7 @@ static PyObject *examples_of(const column *columns, size_t count, size_t rows) {
     measure_maps(columns, count, rows, maps);
     for (size_t row = 0; row < rows; row++) total += field_size(maps[row]);
     Py_END_ALLOW_THREADS
-    PyObject *arrays[2] = {make_array((size_t)total, 1), make_array(rows + 1, sizeof(int64_t))};
+    PyObject *arrays[2] = {make_array(total, 1), make_array(rows + 1, sizeof(int64_t))};
     uint8_t *out = numbers_of(arrays[0]);
     int64_t *ends = numbers_of(arrays[1]);
     if (out && ends) {
@@ -147,7 +147,7 @@ PyObject *encode_examples(PyObject *module, PyObject *args) {
     if (count < 0) return NULL;
     column *columns = calloc((size_t)count + 1, sizeof *columns);
     if (!columns) return PyErr_NoMemory();
-    int ok = rows >= 0;
+    int ok = rows >= 0 && rows < PY_SSIZE_T_MAX / 8; /* each has a number of 8 bytes */
     while (ok && filled < count) {
         column *one = &columns[filled];
         if (!PyArg_ParseTuple(PyList_GetItem(list, filled), "y#iiiy*y*y*", &one->head,
@@ -174,7 +174,8 @@ PyObject *varints_of(PyObject *module, PyObject *args) {
     Py_buffer values;
     (void)module;
     if (!PyArg_ParseTuple(args, "y*", &values)) return NULL;
-    size_t count = (size_t)values.len / 8, total = 0;
+    size_t count = (size_t)values.len / 8;
+    uint64_t total = 0;
     Py_BEGIN_ALLOW_THREADS
     for (size_t i = 0; i < count; i++)
         total += varint_size((uint64_t)load_place(&values, i));

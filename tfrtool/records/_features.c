@@ -67,15 +67,15 @@ static int read_entry(span *in, span *key, span *value) {
 }
 
 /* Count the entries of each map; of one that is odd, or has too many, none count. */
-static size_t count_entries(const stretches *maps, int64_t most, int64_t *counts, uint8_t *odd) {
-    size_t total = 0;
+static uint64_t count_entries(const stretches *maps, int64_t most, int64_t *counts, uint8_t *odd) {
+    uint64_t total = 0;
     for (size_t i = 0; i < maps->count; i++) {
         span in = stretch(maps, i), key, value;
         counts[i] = odd[i] = 0;
         while (in.at < in.end && !odd[i])
             odd[i] = counts[i]++ == most || !read_entry(&in, &key, &value);
         if (odd[i]) counts[i] = 0;
-        total += (size_t)counts[i];
+        total += (uint64_t)counts[i];
     }
     return total;
 }
@@ -128,7 +128,7 @@ static PyObject *entries_of(const stretches *maps, const keys *known, int64_t mo
     int64_t *counts = malloc((maps->count + 1) * sizeof *counts);
     int64_t *notes = malloc((size_t)(2 * known->count + 3) * sizeof *notes);
     uint8_t *odd = numbers_of(arrays[0]);
-    size_t count = 0;
+    uint64_t count = 0;
     if (!counts || !notes || !odd) {
         if (odd) PyErr_NoMemory();
         free(counts);
@@ -147,7 +147,7 @@ static PyObject *entries_of(const stretches *maps, const keys *known, int64_t mo
         entries found = {out[1], out[2], out[3], out[4], out[5], out[6]};
         Py_BEGIN_ALLOW_THREADS
         fill_entries(maps, known, counts, odd, found, notes, notes + known->count);
-        sort_entries(found.place, count, out[7], notes, known->count);
+        sort_entries(found.place, (size_t)count, out[7], notes, known->count);
         Py_END_ALLOW_THREADS
     }
     PyObject *result = pack(arrays, 8);
@@ -311,14 +311,14 @@ static PyObject *contents(const stretches *all, counter count_in, filler fill, i
     PyObject *arrays[4] = {make_array(all->count, sizeof(int64_t)), make_array(all->count, 1)};
     int64_t *counts = numbers_of(arrays[0]);
     uint8_t *odd = numbers_of(arrays[1]);
-    size_t total = 0;
+    uint64_t total = 0;
     if (counts && odd) {
         Py_BEGIN_ALLOW_THREADS
         for (size_t i = 0; i < all->count; i++) {
             int64_t count = count_in(stretch(all, i), most);
             odd[i] = count < 0;
             counts[i] = count < 0 ? 0 : count;
-            total += (size_t)counts[i];
+            total += (uint64_t)counts[i];
         }
         Py_END_ALLOW_THREADS
     }
@@ -373,7 +373,7 @@ PyObject *bytes_at(PyObject *module, PyObject *args) {
         release(&all);
         return NULL;
     }
-    PyObject *arrays[2] = {make_array((size_t)total, 1), make_array(all.count + 1, sizeof(int32_t))};
+    PyObject *arrays[2] = {make_array(total, 1), make_array(all.count + 1, sizeof(int32_t))};
     uint8_t *out = numbers_of(arrays[0]);
     int32_t *ends = numbers_of(arrays[1]);
     if (out && ends) {

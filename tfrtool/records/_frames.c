@@ -293,13 +293,13 @@ static PyObject *frame(PyObject *module, PyObject *args) {
     stretches all;
     Py_buffer keys;
     PyObject *result = NULL;
-    size_t total = 0;
+    uint64_t total = 0;
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*y*y*", &all.data, &all.starts, &all.ends, &keys)) return NULL;
     if (check(&all)) {
         for (size_t i = 0; i < all.count; i++) {
             span payload = stretch(&all, i);
-            total += FRAME + (size_t)(payload.end - payload.at);
+            total += FRAME + (uint64_t)(payload.end - payload.at);
         }
         if ((size_t)keys.len != 8 * all.count)
             PyErr_SetString(PyExc_ValueError, "a key is missing");

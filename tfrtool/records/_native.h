@@ -104,7 +104,8 @@ static inline int check(stretches *all) {
 }
 
 /* An array of numbers to be filled; NULL, and an exception, without memory. */
-static inline PyObject *make_array(size_t count, size_t width) {
+static inline PyObject *make_array(uint64_t count, size_t width) {
+    if (count > (uint64_t)PY_SSIZE_T_MAX / width) return PyErr_NoMemory();
     return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * width));
 }
 

@@ -275,8 +275,9 @@ def test_values_are_within_their_data() -> None:
     ]:
         with pytest.raises(ValueError, match="value"):
             native.encode_examples([(*head, b"data", places(*ends), valid)], 1)
-    with pytest.raises(ValueError, match="value"):
-        native.encode_examples([], -1)
+    for rows in (-1, 2**61 - 1, 2**63 - 1):
+        with pytest.raises(ValueError, match="value"):
+            native.encode_examples([], rows)
 
 
 def test_more_than_may_be() -> None:

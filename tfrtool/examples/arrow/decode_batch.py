@@ -259,7 +259,7 @@ class _Table:
             values, counts = scan.integers(rows, start, end)
             return numbers_array(values), counts
         if dtype is DType.FLOAT32:
-            values = np.require(scan.packed(start, end).view("<f4"), requirements="A")
+            values = np.require(scan.packed(start, end).view("<f4"), np.float32, "A")
             return numbers_array(values), (end - start) >> 2
         first, stop, counts = scan.children(rows, start, end)
         return scan.strings(first, stop), counts

@@ -87,7 +87,7 @@ def _ends_in(array: pa.Array) -> Ints:
 
 
 def _numbers_in(array: pa.Array) -> NDArray[Any]:
-    kind = np.dtype("<f4") if pa.types.is_float32(array.type) else np.dtype(np.int64)
+    kind = np.float32 if pa.types.is_float32(array.type) else np.int64
     numbers: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", kind)
     return numbers[array.offset : array.offset + len(array)]
 
@@ -124,7 +124,8 @@ def _native_column(column: Column, array: pa.Array) -> tuple[Any, ...] | None:
 def _native_values(column: Column, values: pa.Array) -> tuple[Any, Ints]:
     """Return values as protobuf writes them, and where each ends, after the start of the first."""
     if column.dtype is DType.FLOAT32:
-        return _numbers_in(values), np.arange(0, 4 * len(values) + 1, 4)
+        floats = _numbers_in(values).astype("<f4", copy=False)
+        return floats, np.arange(0, 4 * len(values) + 1, 4, dtype=np.int64)
     if column.dtype is DType.INT64:
         data, ends = frames.native.varints_of(_numbers_in(values))
         return data, np.frombuffer(ends, np.int64)

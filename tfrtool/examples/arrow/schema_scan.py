@@ -78,17 +78,20 @@ class BatchSchemaFold(SchemaFold):
         """Add payloads if all are usual Examples; otherwise add nothing."""
         names, room = self._maps[0], MAX_NAMES - sum(map(len, self._maps))
         scan = WireScan(payloads)
+        if scan.sequence.any():
+            return False
         found = scan.find(scan.context, Keys(tuple(names)))
         new_keys = list[bytes]()
         new = np.flatnonzero(found.key_index < 0)
         if new.size and not scan.irregular.any():
             keys = _slices(scan.data, found.key[new], found.key_end[new])
             new_keys = [*dict.fromkeys(keys)]
+            size = self._name_bytes + sum(map(len, new_keys))
+            if len(new_keys) > room or size > MAX_NAME_BYTES:
+                return False
             found = scan.find(scan.context, Keys((*names, *new_keys)))
         columns = self._columns(scan, found, len(names) + len(new_keys))
-        size = self._name_bytes + sum(map(len, new_keys))
-        fits = len(new_keys) <= room and size <= MAX_NAME_BYTES
-        if columns is None or scan.sequence.any() or scan.irregular.any() or not fits:
+        if columns is None or scan.irregular.any():
             return False
         for key in new_keys:
             self._begin(key, names)
@@ -193,7 +196,7 @@ def _values_of(scan: WireScan, tag: int, owner: Ints, start: Ints, end: Ints) ->
         numbers, counts = scan.integers(owner, start, end)
         return _KindValues(owner, counts, numbers, nothing)
     if tag == FLOATS:
-        floats = np.require(scan.packed(start, end).view("<f4"), requirements="A")
+        floats = np.require(scan.packed(start, end).view("<f4"), np.float32, "A")
         return _KindValues(owner, (end - start) >> 2, floats, nothing)
     if tag == STRINGS:
         first, stop, counts = scan.children(owner, start, end)
