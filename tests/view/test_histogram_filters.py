@@ -120,6 +120,8 @@ def test_values_that_have_no_bar_are_links(rows: Viewer) -> None:
     """Records without a value, and those with NaN."""
     page = rows.get("/")
     assert _records(rows.get(page.links["15 missing"])) == [*range(0, 60, 4)]
+    assert not _records(rows.get("/", **{"in:x": "[1e999,1e999]"}))
+    assert len(_records(rows.get("/", **{"in:x": "[0,1e999)"}))) == 57
     nan = rows.get(page.links["3 NaN"])
     assert _records(nan) == [3, 28, 53]
     assert nan.links["x: NaN \u2715(remove)"] == "/"

@@ -97,6 +97,40 @@ def test_names_that_are_no_tags_are_refused(open_viewer: Open, rows: Path, tag: 
     assert not marks_folder().exists()
 
 
+def test_two_viewers_of_the_same_shards(open_viewer: Open, rows: Path) -> None:
+    """Tags of both stay, and each shows those of the other; nothing piles up on the disk."""
+    first, second = open_viewer(rows), open_viewer(rows)
+    _tag(first, "0/1", "0/1/blurry")
+    _tag(second, "0/2", "1/0/dark")
+    assert first.live.marks.path("marked").read_text().count("\n") == 2
+    assert first.get("/", tagged="dark").values["seen"] == ["1/0"]
+    for _ in range(3):
+        _tag(second, untag=("0/1", "0/1/blurry"))
+        assert "blurry" not in first.get("/").text
+        _tag(second, "0/1", "0/1/blurry")
+        assert "blurry 1" in first.get("/", tag="blurry").text
+    folder = first.live.found.table.folder
+    assert len([*folder.glob("marks-*")]) == 2  # the empty one, and the last
+
+
+def test_lists_that_were_edited(open_viewer: Open, rows: Path) -> None:
+    """Comments and records of other shards stay; what isn't text is not replaced."""
+    viewer = open_viewer(rows)
+    _tag(viewer, "0/1")
+    path = viewer.live.marks.path("marked")
+    path.write_text(f"# reviewed\nelsewhere:7\n{path.read_text()}")
+    _tag(viewer, "0/2")
+    lines = path.read_text().splitlines()
+    assert lines[:2] == ["# reviewed", "elsewhere:7"]
+    assert [one.rpartition(":")[2] for one in lines[2:]] == ["1", "2"]
+    _tag(viewer, untag=("0/1", "0/2"))
+    assert path.read_text() == "# reviewed\nelsewhere:7\n"
+    path.write_bytes("caf\u00e9:1\n".encode("latin-1"))
+    answer = Page(viewer.post([("mark", "0/1")]))
+    assert "can't be read" in answer.text
+    assert (answer.status, path.read_bytes()) == (400, b"caf\xe9:1\n")
+
+
 def test_tags_that_are_too_many(open_viewer: Open, rows: Path) -> None:
     """They are refused, and those before stay."""
     viewer = open_viewer(rows)

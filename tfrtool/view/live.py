@@ -153,6 +153,7 @@ class Live:
 
     def _table(self) -> RecordTable:
         """Return the records that have been read, with the marks."""
+        self.marks.refresh()
         table, tags = self.found.table, self.marks.tags
         if tags != self._tags:
             self._versions += 1
@@ -161,8 +162,11 @@ class Live:
                 for key in records:
                     tags_of.setdefault(key, []).append(tag)
             rows = ((*key, of_record) for key, of_record in tags_of.items())
+            before = self._marks_file
             self._marks_file = write_side(table.folder, "marks", rows, self._versions)
             self._tags = tags
+            if before:  # queries read it as they connect
+                (table.folder / before).unlink(missing_ok=True)
         return replace(table, marks=self._marks_file or table.marks)
 
     def ask(self, function: Callable[..., Result], *arguments: Any, **options: Any) -> Result:

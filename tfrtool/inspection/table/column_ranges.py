@@ -151,6 +151,8 @@ class ColumnRange(NamedTuple):
 def _literal(number: float) -> str:
     """Return a number in SQL: a DOUBLE if a decimal would be rounded differently."""
     text = repr(number)
+    if not math.isfinite(number):
+        return f"'{text}'::DOUBLE"
     if isinstance(number, int) or "e" in text or sum(map(str.isdigit, text)) <= _EXACT_DIGITS:
         return text
-    return f"{text}e0" if math.isfinite(number) else f"'{text}'::DOUBLE"
+    return f"{text}e0"
