@@ -10,7 +10,7 @@
  */
 #include "_native.h"
 
-#define INTERFACE 6 /* counted up with each change of the functions; frames.py has it, too */
+#define INTERFACE 7 /* counted up with each change of the functions; frames.py has it, too */
 #define MASK_DELTA 0xa282ead8u
 #define POLYNOMIAL 0x82f63b78u
 #define LANE 256 /* bytes: of long data, three stretches of this size are done at once */
@@ -613,10 +613,11 @@ static PyMethodDef methods[] = {
      "varints_of(values) -> (bytes, ends)\n\n"
      "Write int64 numbers as varints, and where each ends, after 0."},
     {"features_json", features_json, METH_VARARGS,
-     "features_json(data, starts, describe) -> (json, ends)\n\n"
+     "features_json(data, starts, most, describe) -> (json, ends)\n\n"
      "Return the features of the Example in each frame as a JSON object, and where each ends, as\n"
-     "int64; nothing of what is something else, or has keys that are not ASCII. Strings that are\n"
-     "not ASCII text are described by a function from their bytes to those of JSON."},
+     "int64; nothing of what is something else, has more bytes than most, or keys that are not\n"
+     "ASCII. Strings that are not ASCII text are described by a function from their bytes to those\n"
+     "of JSON."},
     {0},
 };
 

@@ -64,6 +64,6 @@ def varints_of(values: Buffer, /) -> tuple[bytes, bytes]:
     """Return integers as varints, and where each ends."""
 
 def features_json(
-    data: Buffer, starts: Buffer, describe: Callable[[bytes], bytes], /
+    data: Buffer, starts: Buffer, most: int, describe: Callable[[bytes], bytes], /
 ) -> tuple[bytes, bytes]:
     """Return the features in frames as JSON, and where those of each end."""

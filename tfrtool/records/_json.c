@@ -288,9 +288,9 @@ static int put_example(text *out, span payload, entries *found, PyObject *descri
     return append(out, "}", 1);
 }
 
-/* Put all Examples, and note where each ends; nothing is left of an odd one. */
+/* Put all Examples of up to this size, and note where each ends; nothing is left of an odd one. */
 static int put_examples(text *out, const Py_buffer *data, const Py_buffer *starts, size_t count,
-                        int64_t *ends, PyObject *describe) {
+                        int64_t most, int64_t *ends, PyObject *describe) {
     entries found = {0};
     int done = DONE;
     for (size_t i = 0; i < count && done >= 0; i++) {
@@ -301,7 +301,7 @@ static int put_examples(text *out, const Py_buffer *data, const Py_buffer *start
             done = FAILED;
             break;
         }
-        done = put_example(out, payload, &found, describe);
+        done = payload.end - payload.at > most ? ODD : put_example(out, payload, &found, describe);
         if (done == ODD) out->size = before;
         ends[i] = (int64_t)out->size;
     }
@@ -312,12 +312,13 @@ static int put_examples(text *out, const Py_buffer *data, const Py_buffer *start
 PyObject *features_json(PyObject *module, PyObject *args) {
     Py_buffer data, starts;
     PyObject *describe, *result = NULL;
+    Py_ssize_t most;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*O", &data, &starts, &describe)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*y*nO", &data, &starts, &most, &describe)) return NULL;
     size_t count = starts.len >= 16 ? (size_t)starts.len / 8 - 1 : 0;
     PyObject *ends = make_array(count, sizeof(int64_t));
     text out = {0};
-    if (ends && put_examples(&out, &data, &starts, count, numbers_of(ends), describe) == DONE)
+    if (ends && put_examples(&out, &data, &starts, count, most, numbers_of(ends), describe) == DONE)
         result = Py_BuildValue("y#O", out.data ? out.data : "", (Py_ssize_t)out.size, ends);
     Py_XDECREF(ends);
     PyMem_Free(out.data);

@@ -24,7 +24,7 @@ from tfrtool.records.framing import (
 )
 from tfrtool.records.tally import payload_key
 
-_INTERFACE = 6
+_INTERFACE = 7
 
 native: Any = None
 """The functions in C; None if they could not be compiled, or are those of an older version."""
@@ -187,13 +187,16 @@ class Frames(Sequence[Record]):
         found: bytes = native.match_features(self.data, self.starts, features, keys)
         return found
 
-    def features_json(self, describe: Callable[[bytes], bytes]) -> tuple[bytes, memoryview]:
+    def features_json(
+        self, most: int, describe: Callable[[bytes], bytes]
+    ) -> tuple[bytes, memoryview]:
         """Return the features of all records as JSON objects in ASCII, and where each ends.
 
-        There is none of what is not an Example as every writer writes it with keys in ASCII.
+        There is none of what is not an Example as every writer writes it with keys in ASCII, or is
+        longer than ``most`` bytes.
         Strings that aren't plain text are described by a function, as JSON, too.
         """
-        text, ends = native.features_json(self.data, self.starts, describe)
+        text, ends = native.features_json(self.data, self.starts, most, describe)
         return text, memoryview(ends).cast("q")
 
 

@@ -78,6 +78,17 @@ def test_each_byte_is_checked(tmp_path: Path) -> None:
     assert len(lines) > len(changed) // 2
 
 
+def test_large_records_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long text is printed; features that are too many for any record are not."""
+    monkeypatch.setattr("tfrtool.examples.example.MAX_FEATURES", 3)
+    text = entry(b"text", string(b"x" * 270_000))
+    numbers = [entry(b"%d" % n, int64(n)) for n in range(3)]
+    payloads = [raw_example([text]), raw_example([text, *numbers])]
+    found, limited = map(json.loads, shown(tmp_path / "large.tfrecord", payloads))
+    assert len(found["features"]["text"]) == 270_000
+    assert "features" not in limited
+
+
 def test_numbers(tmp_path: Path) -> None:
     """Floats of each exponent, and decimals; integers of each length."""
     noise = random.Random(0)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from tfrtool.examples.example import LARGE
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.records import frames
 from tfrtool.records.frames import Frames
@@ -44,7 +45,8 @@ def _features_json(records: Sequence[Record], payloads: PayloadJson) -> Iterator
         yield from [""] * len(records)
         return
     content, ends = records.features_json(
-        lambda value: json.dumps(payloads.describe_string(value)).encode("ascii")
+        LARGE,  # longer ones have limits, which Python knows
+        lambda value: json.dumps(payloads.describe_string(value)).encode("ascii"),
     )
     text, start = content.decode("ascii"), 0
     for end in ends:
