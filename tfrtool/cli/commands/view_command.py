@@ -31,8 +31,9 @@ def view_command(
     """Browse records in a web browser.
 
     SHARDS are files, quoted globs and directories. Starts a local web server, which runs until you
-    press Ctrl-C. The address of the page contains a secret token. Records that you mark are in
-    a list for tfrtool filter, in your data folder. Shards and their folders are never changed.
+    press Ctrl-C. The address of the page contains a secret token. The tags that you
+    give records are kept as lists for tfrtool filter and edit, in your data folder. Shards and
+    their folders are never changed.
     """
     import webbrowser
 
