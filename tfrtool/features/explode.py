@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrtool.errors import UsageError, some_of, suggestion
 from tfrtool.examples.arrow.arrays import Ints, numbers_array, scattered
@@ -345,11 +344,15 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _lengths(array: pa.Array) -> Ints:
+    import pyarrow.compute as pc
+
     return np.asarray(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
 
 
 def _row_bytes(array: pa.Array) -> Ints:
     """Return the bytes of each row, about."""
+    import pyarrow.compute as pc
+
     kind = array.type
     if pa.types.is_struct(kind):
         parts = [_row_bytes(part) for part in array.flatten()]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfrtool.errors import SchemaError
@@ -43,6 +42,8 @@ class FlatFeatures:
         self, item: Field, array: pa.Array, path: str, offsets: tuple[Ints, ...], present: Bools
     ) -> None:
         """Store a field; ``offsets`` are those of the lists around it."""
+        import pyarrow.compute as pc
+
         if offsets and array.null_count:
             array, offsets, present = _without_absent(array, path, offsets, present)
         if isinstance(item, Struct):
@@ -133,6 +134,8 @@ def _without_absent(
 
 def _unnested(array: pa.Array, leaf: Leaf) -> tuple[pa.Array, Ints, Ints]:
     """Return the values of tensors, how many each has, and its shape, a row each."""
+    import pyarrow.compute as pc
+
     shape = leaf.values.shape
     items = len(array)
     dims = np.zeros((items, len(shape)), np.int64)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrtool.errors import some_of
-from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array
+from tfrtool.examples.arrow.arrays import Ints, bools_array, numbers_array, texts_array
 from tfrtool.examples.arrow.value_types import as_logical, logical_type
 from tfrtool.examples.example import DType, is_utf8
 from tfrtool.examples.fields import (
@@ -317,7 +317,7 @@ class LeafBuild:
     def _texts(self, leaf: Leaf, source: StoredLists) -> pa.Array | None:
         """Return strings as text; bytes that aren't, if ``strict``, as what TFDS reads."""
         try:
-            return source.values.cast(pa.string())
+            return texts_array(source.values)
         except pa.ArrowInvalid:
             texts = source.values.to_pylist()
         bad = np.array([index for index, text in enumerate(texts) if not is_utf8(text)], np.int64)

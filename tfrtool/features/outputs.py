@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import list_array, struct_array
 from tfrtool.examples.example import DType
@@ -112,6 +111,8 @@ def with_image_structs(item: Field, array: pa.Array, rows: pa.RecordBatch) -> pa
 
 def without_image_structs(item: Field, array: pa.Array) -> pa.Array:
     """Return an array of `table_type` with the bytes alone of each image or sound."""
+    import pyarrow.compute as pc
+
     if is_rated(item):
         return samples_of_files(item, pc.struct_field(array, "bytes"), arrow_type(item))
     return _changed(item, array, lambda images: pc.struct_field(images, "bytes"))
@@ -136,6 +137,8 @@ def _as_struct(images: pa.Array) -> pa.Array:
 
 def _changed(item: Field, array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Return an array with a function applied to its images and sound."""
+    import pyarrow.compute as pc
+
     if not has_media(item):
         return array
     if isinstance(item, Struct):

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrtool.errors import UsageError, human_count, some_of
 from tfrtool.examples.arrow.arrays import Ints, list_array, scattered, struct_array
@@ -231,6 +230,8 @@ class RankingColumns(FeatureColumns):
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
         """Return the records that hold the rows of a table."""
+        import pyarrow.compute as pc
+
         contexts: list[bytes | None] = [None] * batch.num_rows
         examples, counts = list[bytes](), np.zeros(batch.num_rows, np.int64)
         for name, array in zip(self.names, batch.columns, strict=True):

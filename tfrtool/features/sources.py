@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tfrtool.errors import DatasetError, SchemaError, UsageError, human_count, some_of
-from tfrtool.examples.arrow.columns import Columns
 from tfrtool.examples.example import PayloadKind, feature_name
 from tfrtool.examples.fields import (
     Kind,
@@ -22,19 +22,20 @@ from tfrtool.examples.tfds_metadata import (
     labels_file,
     read_class_names,
 )
-from tfrtool.features.feature_columns import FeatureColumns
 from tfrtool.features.first_examples import FirstExamples
-from tfrtool.features.flat_fields import tree_of_flat
 from tfrtool.features.metadata_types import has_metadata_types, read_metadata_types
-from tfrtool.features.misfits import FieldMisfit
 from tfrtool.features.schema_files import SCHEMA, SchemaFields, schema_of
-from tfrtool.features.sequence_columns import SequenceColumns
 from tfrtool.features.stored_layout import check_tree, stored_features
 from tfrtool.features.tfds_tree import tree_of_tfds
 from tfrtool.features.type_choices import sequence_types, with_images, with_types
 from tfrtool.features.type_spelling import parse_types
 from tfrtool.storage.json_values import read_json, reading_metadata
 from tfrtool.storage.remote_path import AnyPath
+
+if TYPE_CHECKING:
+    from tfrtool.examples.arrow.columns import Columns
+    from tfrtool.features.feature_columns import FeatureColumns
+    from tfrtool.features.misfits import FieldMisfit
 
 _FEW_LABELS = 2
 """Labels whose files are asked for one by one."""
@@ -93,7 +94,7 @@ class DeclaredFeatures:
         return self.notes if self.others is None else (*self.notes, self.others)
 
     @property
-    def columns(self) -> FeatureColumns | None:
+    def columns(self) -> "FeatureColumns | None":
         """The fields as the columns of a table; None where records show more than the files say."""
         if self.root is None or self.is_partial:
             return None
@@ -102,8 +103,14 @@ class DeclaredFeatures:
         return _columns_of(self.root, is_sequence=self.is_sequence)
 
 
-def _columns_of(root: Struct, *, is_sequence: bool) -> FeatureColumns:
-    return SequenceColumns.of(root) if is_sequence else FeatureColumns.of(root)
+def _columns_of(root: Struct, *, is_sequence: bool) -> "FeatureColumns":
+    if is_sequence:
+        from tfrtool.features.sequence_columns import SequenceColumns
+
+        return SequenceColumns.of(root)
+    from tfrtool.features.feature_columns import FeatureColumns  # which loads NumPy and Arrow
+
+    return FeatureColumns.of(root)
 
 
 def declared_features(
@@ -262,8 +269,8 @@ def _check_first(
 
 
 def _misfits_of(
-    columns: FeatureColumns, payloads: Sequence[bytes]
-) -> tuple[dict[int, dict[str, FieldMisfit]], dict[int, str], int]:
+    columns: "FeatureColumns", payloads: Sequence[bytes]
+) -> "tuple[dict[int, dict[str, FieldMisfit]], dict[int, str], int]":
     """Return how records differ from a tree, and how many were read: fewer if they are large."""
     while payloads:
         with suppress(SchemaError):
@@ -273,8 +280,12 @@ def _misfits_of(
     return {}, {}, 0
 
 
-def tree_of_columns(columns: Columns) -> tuple[Struct, list[str]]:
+def tree_of_columns(columns: "Columns") -> tuple[Struct, list[str]]:
     """Return the tree of a table's columns, and notes on those of several types."""
+    from tfrtool.examples.arrow.columns import Columns
+    from tfrtool.features.feature_columns import FeatureColumns
+    from tfrtool.features.flat_fields import tree_of_flat
+
     if isinstance(columns, FeatureColumns):
         return columns.root, []
     if columns.kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE_EXAMPLE):

@@ -48,8 +48,14 @@ def strings_at(data: Any, start: Ints, end: Ints) -> pa.Array:
     """Return what is at some places in data of less than 2 GiB, in order, as a binary array."""
     if len(start) == 1:  # as a long value is
         return binary_array(np.array([start[0], end[0]], np.int32), data)
-    if frames.native is not None and int((end - start).sum()) <= LONG_STRING * len(start):
+    content: bytes | None = None
+    if int((end - start).sum()) > LONG_STRING * len(start):
+        view, places = memoryview(data), zip(start.tolist(), end.tolist(), strict=True)
+        content = b"".join([view[first:last] for first, last in places])
+        ends_of = np.cumsum([0, *(end - start).tolist()], dtype=np.int32)
+    elif frames.native is not None:
         content, ends_of = frames.native.bytes_at(data, start, end)
+    if content is not None:
         # Arrow's `take` says of each string that it is valid, and so sizes are the same.
         valid = np.packbits(np.ones(len(start), np.bool_), bitorder="little")
         buffers = [pa.py_buffer(one) for one in (valid, ends_of, content)]
@@ -58,6 +64,19 @@ def strings_at(data: Any, start: Ints, end: Ints) -> pa.Array:
     ends = np.full(2 * len(start) + 1, end.max(initial=0), np.int32)
     ends[:-1:2], ends[1::2] = start, end
     return binary_array(ends, data).take(numbers_array(np.arange(0, 2 * len(start), 2)))
+
+
+def texts_array(values: pa.Array) -> pa.Array:
+    """Return strings as text, or raise `pa.ArrowInvalid` if some of them are not UTF-8.
+
+    It is Arrow's cast, without its functions, which take longer to load than a small file to read.
+    """
+    if values.type != pa.binary():
+        return values.cast(pa.string())
+    buffers, nulls = values.buffers(), values.null_count
+    texts = pa.Array.from_buffers(pa.string(), len(values), buffers, nulls, values.offset)
+    texts.validate(full=True)
+    return texts
 
 
 def list_array(

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import (
     Ints,
@@ -184,7 +183,7 @@ class _Table:
         if self._counts_others and len(order) and places[order[0]] < 0:
             others = np.flatnonzero(places < 0)
             keys_elsewhere = self._scan.strings(found.key[others], found.key_end[others])
-            for one in pc.value_counts(keys_elsewhere).to_pylist():
+            for one in keys_elsewhere.value_counts().to_pylist():
                 self.other_keys[one["values"]] += one["counts"]
         cuts = np.searchsorted(places[order], np.arange(len(keys) + 1))
         return [

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfrtool.examples.arrow.arrays import Ints, binary_array, strings_array
@@ -47,6 +46,8 @@ def encode_batch(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
 
 def encode_payloads(batch: pa.RecordBatch, columns: Columns) -> Payloads:
     """Do what `encode_batch` does, without an object for each payload."""
+    import pyarrow.compute as pc
+
     if isinstance(columns, DecodedColumns) and EXACT not in batch.schema.names:
         encoded = columns.encode(batch)
         return encoded if isinstance(encoded, Payloads) else Payloads.joined(encoded)
@@ -161,6 +162,8 @@ def _entries(column: Column, array: pa.Array) -> pa.Array:
 
 def _features(column: Column, array: pa.Array) -> pa.Array:
     """Return messages tf.train.Feature, null where there is none."""
+    import pyarrow.compute as pc
+
     if column.dtype is not None:
         values, heads = _of_kind(column.dtype, array, lists=not column.is_single)
         features = _headed([values], *heads)
@@ -191,6 +194,8 @@ def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> tuple[pa.Array, S
 
 def _packed(values: pa.Array) -> pa.Array:
     """Return each number as protobuf writes it in a packed list."""
+    import pyarrow.compute as pc
+
     numbers = values.fill_null(0).to_numpy()
     if pa.types.is_float32(values.type):
         sizes, out = np.full(len(numbers), 4), numbers.astype("<f4", copy=False)
@@ -212,6 +217,8 @@ def _packed(values: pa.Array) -> pa.Array:
 
 def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
     """Return together what each list has of the parts, which have no nulls; null where it is."""
+    import pyarrow.compute as pc
+
     is_valid = lists.is_valid()
     if not len(parts):
         return pc.if_else(is_valid, _NOTHING, None)
@@ -226,6 +233,7 @@ def _headed(parts: Sequence[pa.Array], *heads: _Head) -> pa.Array:
 
     Of several heads, which are copied together, each stands before those in front of it.
     """
+    import pyarrow.compute as pc
 
     def head(size: int) -> bytes:
         found = b""
@@ -241,6 +249,8 @@ def _headed(parts: Sequence[pa.Array], *heads: _Head) -> pa.Array:
 
 def _joined(*parts: pa.Array) -> pa.Array:
     """Return what each row of some columns is together, null where one of them is."""
+    import pyarrow.compute as pc
+
     return pc.binary_join_element_wise(*parts, _NOTHING)
 
 

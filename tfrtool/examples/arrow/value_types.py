@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrtool.examples.arrow.arrays import list_array, struct_array
 
@@ -59,6 +58,8 @@ def texts_of(array: pa.Array) -> pa.Array:
 
 def shown_texts(array: pa.Array) -> pa.Array:
     """Return times and decimals as SQL shows them: fractions without zeros at the end, in UTC."""
+    import pyarrow.compute as pc
+
     kind = array.type
     if not pa.types.is_timestamp(kind):
         return texts_of(array)
@@ -114,6 +115,8 @@ def as_logical(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def map_values(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Return an array with a function applied to its values, at any depth."""
+    import pyarrow.compute as pc
+
     types, kind = pa.types, array.type
     if not types.is_nested(kind):
         return function(array)

@@ -97,7 +97,8 @@ class NumberFold:
         low, high = float(self.minimum), float(self.maximum)
         edges = np.array([low, high])
         if low < high:  # of neighbours above 2**53 some edges are the same
-            edges = np.unique(np.linspace(low, high, BUCKETS + 1))
+            edges = np.sort(np.linspace(low, high, BUCKETS + 1))
+            edges = edges[np.append(True, edges[1:] != edges[:-1])]
         below = np.searchsorted(self.values.astype(np.float64), edges[1:-1])
         sums = np.append(np.append(0, np.cumsum(self.counts))[below], self.count)
         return {"edges": edges.tolist(), "counts": np.diff(sums, prepend=0).tolist()}

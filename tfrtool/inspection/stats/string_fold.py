@@ -77,7 +77,8 @@ class StringFold:
         self._keep(np.frombuffer(digests, np.uint64))
 
     def _keep(self, hashes: "np.ndarray[Any, np.dtype[np.uint64]]") -> None:
-        self._hashes = np.unique(np.append(self._hashes, hashes))[:_HASHES]
+        if len(hashes):
+            self._hashes = np.unique(np.append(self._hashes, hashes))[:_HASHES]
 
     def distinct(self) -> int:
         """Return how many different strings there are; an estimate if counts have an error."""

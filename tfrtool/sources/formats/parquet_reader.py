@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrtool.errors import SourceError, human_bytes, os_errors_as
 from tfrtool.sources.formats.arrow_files import ArrowFile, leaf_paths, naming_columns, open_arrow
@@ -433,6 +432,8 @@ def _longest_values(path: str | AnyPath, group: int, leaves: Sequence[str]) -> d
 
     As soon as a batch has any value of a column, Arrow has all of the column's dictionary.
     """
+    import pyarrow.compute as pc
+
     longest = dict[str, int]()
     for leaf in leaves:
         opened = _opened(path, dictionaries=[leaf])
