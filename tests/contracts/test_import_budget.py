@@ -114,6 +114,15 @@ def test_check_can_fail(shard: Path) -> None:
     assert loaded_by(words, ["google.protobuf", "tensorflow"]) == (0, ["google.protobuf"])
 
 
+def test_libraries_print_nothing_at_the_exit(shard: Path) -> None:
+    """A database of the same process is closed at its end without a word."""
+    program = "import duckdb, sys; duckdb.sql('SELECT 1').fetchall()\n"
+    program += "from tfrtool.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", program, "count", str(shard)]
+    done = subprocess.run(words, capture_output=True, check=True, text=True)
+    assert done.stderr == ""
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     """`import tfrtool` loads no heavy library and no module of the package."""
     program = "import sys, tfrtool; print([n for n in sys.argv[1:] if n in sys.modules],"
