@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import MakeShard
 from tfrtool.examples.example import DType, Feature, encode_example
+from tfrtool.records.framing import frame
 
 resource = pytest.importorskip("resource")
 
@@ -42,3 +45,21 @@ def test_too_little_address_space_is_an_error(
         "raise ulimit -v to 1048576 or more\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.record"]
+
+
+@pytest.mark.more
+def test_long_record_of_a_short_compressed_shard_can_be_queried(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    """The types are found outside of the process with limited memory if it has not enough."""
+    monkeypatch.setattr("tfrtool.inspection.rows.sql_child.MAX_SQL_MEMORY", 750 * 1024**2)
+    shard = tmp_path / "long.tfrecord.gz"
+    payload = encode_example({"label": 3, "text": b"a word " * 14_000_000})  # 98 MB in 0.4 MB
+    shard.write_bytes(gzip.compress(frame(payload), 1))
+    assert run("query", str(shard), "SELECT label FROM records", "--format", "csv") == (
+        0,
+        "label\n3\n",
+        "",
+    )

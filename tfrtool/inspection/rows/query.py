@@ -16,6 +16,7 @@ from tfrtool.inspection.rows.query_request import Hooks, QueryRequest
 from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.stream import total_bytes
+from tfrtool.storage.child import ChildDied
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
@@ -104,21 +105,51 @@ def _answering(request: QueryRequest, workers: Workers, hooks: Hooks) -> Iterato
     with ExitStack() as stack:
         try:
             child = stack.enter_context(SqlChild())
-            if _is_short(request.shards):
-                child.send(_answer, request)
-            else:
-                names = ["records", *(request.tables or {})]
-                child.send(_parse, request.sql, request.condition, names)
-                from tfrtool.inspection.rows.query_tables import begin_answer
-
-                statement = cast("Statement", child.receive())
-                stack.enter_context(begin_answer(child, request, statement, workers, hooks))
+            is_short = _is_short(request.shards)
+            if is_short and not _finds_columns(child, request, hooks):
+                child.kill()
+                child, is_short = stack.enter_context(SqlChild()), False
+            if not is_short:
+                stack.enter_context(_begun(child, request, workers, hooks))
             found = _received(child, request.shards, hooks)
             first = next(found)
         except OSError as error:  # not of writing rows, which is up to the caller
             what = f"the query can't be started: {os_reason(error)}"
             raise ShardError(what, path=error.filename) from error
         yield chain([first], found)
+
+
+@contextmanager
+def _begun(
+    child: SqlChild, request: QueryRequest, workers: Workers, hooks: Hooks
+) -> Iterator[None]:
+    """Find the columns outside of the process with limited memory, and have it answer."""
+    names = ["records", *(request.tables or {})]
+    child.send(_parse, request.sql, request.condition, names)
+    from tfrtool.inspection.rows.query_tables import begin_answer
+
+    statement = cast("Statement", child.receive())
+    with begin_answer(child, request, statement, workers, hooks):
+        yield
+
+
+def _finds_columns(child: SqlChild, request: QueryRequest, hooks: Hooks) -> bool:
+    """Have one process do all of a query; return whether its memory is enough for the columns.
+
+    A compressed shard may be short and have a record that is not. Finding the columns takes several
+    times its size, and the query itself perhaps less.
+    """
+    notes = list[str]()  # others will be passed on, if it does not find them
+    child.send(_answer, request)
+    try:
+        next(_received(child, request.shards, hooks._replace(on_note=notes.append)))
+    except ShardError as error:
+        if isinstance(error.__cause__, ChildDied | MemoryError):
+            return False
+        raise
+    for text in notes:
+        hooks.on_note(text)
+    return True
 
 
 def _is_short(shards: Sequence[AnyPath]) -> bool:

@@ -1,5 +1,6 @@
 """What a query asks of which files."""
 
+import enum
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,12 @@ class QueryRequest:
     types: Mapping[str, str] | None = None
     explode: Sequence[str] | None = None
     proto: "MessageColumns | None" = None
+
+
+class Step(enum.Enum):
+    """What the process of a query has done, if it does all of it."""
+
+    COLUMNS_FOUND = "columns found"
 
 
 class Hooks(NamedTuple):

@@ -35,7 +35,7 @@ from tfrtool.inspection.rows.batches import (
 )
 from tfrtool.inspection.rows.event_columns import EventColumns
 from tfrtool.inspection.rows.exploded_rows import Exploder
-from tfrtool.inspection.rows.query_request import Hooks, QueryRequest
+from tfrtool.inspection.rows.query_request import Hooks, QueryRequest, Step
 from tfrtool.inspection.rows.ranking_shards import ranking_columns
 from tfrtool.inspection.rows.sandbox import Sandbox, Scan, pack_batch
 from tfrtool.inspection.rows.sql_child import SqlChild
@@ -208,6 +208,7 @@ def answer(request: QueryRequest, statement: Statement) -> None:
     """Do all of a query in this process, which sends its parent what it finds."""
     hooks = Hooks(send_to_parent, send_to_parent, send_to_parent)
     known = _tables(request, _located(request), _call, 1, hooks)
+    send_to_parent(Step.COLUMNS_FOUND)
     _answer(known, statement, request)
 
 
