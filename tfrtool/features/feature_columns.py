@@ -221,10 +221,17 @@ class FeatureColumns(DecodedColumns):
         return pa.schema(fields, {METADATA: json.dumps(content)})
 
     def decode(
-        self, payloads: Sequence[bytes], *, exact: bool = False
+        self,
+        payloads: Sequence[bytes],
+        *,
+        exact: bool = False,
+        other_keys: Counter[bytes] | None = None,
     ) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Decode payloads to a batch, with the reasons of those that can't be by their places."""
-        batch, misfits, damaged = self.checked(payloads, strict=False)
+        """Decode payloads to a batch, with the reasons of those that can't be by their places.
+
+        ``other_keys`` counts the features that the tree doesn't have.
+        """
+        batch, misfits, damaged = self.checked(payloads, strict=False, other_keys=other_keys)
         rejected = {row: str(next(iter(found.values()))) for row, found in misfits.items()}
         rejected |= damaged
         schema = self.to_arrow(exact=exact)
@@ -237,7 +244,11 @@ class FeatureColumns(DecodedColumns):
         return pa.RecordBatch.from_arrays(arrays, schema=schema), rejected
 
     def checked(
-        self, payloads: Sequence[bytes], *, strict: bool
+        self,
+        payloads: Sequence[bytes],
+        *,
+        strict: bool,
+        other_keys: Counter[bytes] | None = None,
     ) -> tuple[pa.StructArray, dict[int, dict[str, FieldMisfit]], dict[int, str]]:
         """Decode payloads, and return the records that fit as an array of structs.
 
@@ -245,7 +256,7 @@ class FeatureColumns(DecodedColumns):
         Examples. ``strict`` is that of `NestedBuild`; with it, text that isn't UTF-8 is a misfit
         of records that fit, too.
         """
-        places, arrays, damaged = self._stored_arrays(payloads)
+        places, arrays, damaged = self._stored_arrays(payloads, other_keys)
         rows, misfits = self._built(places, arrays, strict=strict)
         return rows, misfits, damaged
 

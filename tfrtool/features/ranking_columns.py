@@ -2,6 +2,7 @@
 
 import enum
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -256,6 +257,7 @@ class RankingColumns(FeatureColumns):
         payloads: Sequence[bytes],
         *,
         strict: bool,  # noqa: ARG002
+        other_keys: Counter[bytes] | None = None,  # noqa: ARG002
     ) -> tuple[pa.StructArray, dict[int, dict[str, FieldMisfit]], dict[int, str]]:
         """Decode payloads, and return the records that fit as an array of structs.
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfrtool.convert.convert_options import ConvertOptions
+from tfrtool.convert.formats.assumed_records import UnexpectedRecordError
 from tfrtool.convert.formats.convert_notes import shorten_notes
 from tfrtool.convert.formats.convert_plan import ConvertPlan, plan_conversion
-from tfrtool.convert.formats.convert_request import resolve_request
+from tfrtool.convert.formats.convert_request import ConvertRequest, resolve_request
 from tfrtool.convert.formats.single_file import single_file
 from tfrtool.convert.formats.source_scan import scan_files
 from tfrtool.declare import takes
 from tfrtool.engines.local_copies import local_copies
+from tfrtool.errors import TfrtoolError
 from tfrtool.features.schema_files import SCHEMA
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.storage.arguments import Paths, as_path
@@ -77,11 +79,10 @@ def convert(
     settings = request.settings
     copies = local_copies(request.files.paths, settings.workers, settings.on_progress)
     with settings.running(), copies:
-        scanned = scan_files(request)
-        plan = plan_conversion(request, scanned)
-        for text in shorten_notes([*plan.losses, *plan.notes]):
-            options.on_note(text)
-        job = _write(plan)
+        try:
+            plan, job = _convert(request, assume=True)
+        except UnexpectedRecordError:
+            plan, job = _convert(request, assume=False)
     content = plan.rows.after
     columns = {one.name: str(one.type) for one in content.schema}
     return ConvertReport(
@@ -92,6 +93,25 @@ def convert(
         losses=plan.losses,
         notes=plan.notes,
     )
+
+
+def _convert(request: ConvertRequest, *, assume: bool) -> tuple[ConvertPlan, JobReport]:
+    """Scan, plan and write; notes are passed on as soon as they are certain.
+
+    Raises:
+        UnexpectedRecordError: records are not what was assumed of them. Nothing was written.
+    """
+    scanned = scan_files(request, assume=assume)
+    try:
+        plan = plan_conversion(request, scanned)
+    except TfrtoolError as error:
+        if scanned.assumed:  # other records may have what is missing
+            raise UnexpectedRecordError(error.what) from error
+        raise
+    job = _write(plan) if scanned.assumed else None
+    for text in shorten_notes([*plan.losses, *plan.notes]):
+        request.options.on_note(text)
+    return plan, job or _write(plan)
 
 
 def _write(plan: ConvertPlan) -> JobReport:

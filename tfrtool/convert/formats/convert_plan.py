@@ -301,6 +301,7 @@ def _cut_tasks(request: ConvertRequest, scanned: ScannedFiles, rows: RowPlan) ->
                 first=first,
                 verify=request.options.verify,
                 stop=settings.stop,
+                assumed=scanned.assumed,
             )
             tasks.append(task)
             first += task.records

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tfrtool.convert.formats.assumed_records import AssumingTfrecord
+from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Content, Format, Piece, naming_file
 from tfrtool.convert.formats.table_digest import TableDigest
 from tfrtool.errors import SchemaError, SourceError, WriteError
@@ -45,6 +47,7 @@ class ConvertTask(FileTask):
     first: int = 0  # the number of the first record in its split
     verify: str  # none, values or bytes
     stop: bool  # whether a record that the columns can't hold ends the work, or is left out
+    assumed: bool = False  # whether the pieces were not scanned: see `AssumingTfrecord`
 
     def write(self, path: Path) -> Written:
         """Write the file, and verify it."""
@@ -150,12 +153,15 @@ class ConvertTask(FileTask):
 
     def _rows(self, read: Tally, faults: Faults) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are read, with the columns that no record stores."""
+        source = self.source
+        if self.assumed and isinstance(source, PayloadFormat):
+            source = AssumingTfrecord(source.decoded)
         if not self.extra.columns:
-            yield from read_rows(self.source, self.pieces, self.before, read, faults)
+            yield from read_rows(source, self.pieces, self.before, read, faults)
             return
         for _, group in groupby(self.pieces, lambda piece: self.extra.same_values(piece.path)):
             pieces = [*group]
-            for batch in read_rows(self.source, pieces, self.before, read, faults):
+            for batch in read_rows(source, pieces, self.before, read, faults):
                 yield self.extra.add_to(batch, pieces[0].path, range(batch.num_rows))
 
     def _items(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from tfrtool.convert.formats.assumed_scan import assume_content
 from tfrtool.convert.formats.convert_request import ConvertRequest
 from tfrtool.convert.formats.payload_formats import PayloadFormat
 from tfrtool.convert.formats.record_format import Format, Scan, naming_file
@@ -36,12 +37,14 @@ class ScannedFiles(NamedTuple):
         by_path: what each file holds.
         fold: what all payloads hold.
         notes: how files become columns, one clause each.
+        assumed: whether only the first records were read; the rest has to be like them.
     """
 
     format: Format
     by_path: Mapping[AnyPath, Scan]
     fold: ColumnsFold
     notes: Sequence[str]
+    assumed: bool = False
 
     @property
     def scans(self) -> list[Scan]:
@@ -49,8 +52,8 @@ class ScannedFiles(NamedTuple):
         return [*self.by_path.values()]
 
 
-def scan_files(request: ConvertRequest) -> ScannedFiles:
-    """Read all files through.
+def scan_files(request: ConvertRequest, *, assume: bool = False) -> ScannedFiles:
+    """Read all files through; or, with ``assume``, only the first records where these may do.
 
     Raises:
         SourceError: a file can't be read, or is not what its name indicates.
@@ -59,6 +62,9 @@ def scan_files(request: ConvertRequest) -> ScannedFiles:
     source_format, paths, notes = request.source_format, request.files.paths, list[str]()
     if request.makes_table and not request.options.as_stored:
         source_format, notes = _decoded_format(request)
+    assumed = assume_content(request, source_format) if assume else None
+    if assumed is not None:
+        return ScannedFiles(source_format, *assumed, notes, assumed=True)
     settings = request.settings
     meter = Meter(settings.on_progress, "scanning", BYTES, total_bytes(paths))
     scanning = map_shards(

@@ -230,10 +230,10 @@ class _Look(NamedTuple):
                 is_valid[feature_index[which]] = False
         rest = is_valid[feature_index]  # np.isin would import masked arrays
         feature_index, values = feature_index[rest], scan.strings(first[rest], stop[rest])
-        if not _are_text(values):
+        if not are_text(values):
             for index in np.flatnonzero(np.bincount(feature_index)).tolist():
                 strings_here = values.filter(bools_array(feature_index == index))
-                if not _are_text(strings_here):
+                if not are_text(strings_here):
                     others.add(index, is_utf8=_are_utf8(strings_here))
         return others
 
@@ -268,7 +268,7 @@ class _Look(NamedTuple):
                     statistics.is_utf8 &= index not in others.invalid
 
 
-def _are_text(values: pa.Array) -> bool:
+def are_text(values: pa.Array) -> bool:
     """Return whether all strings are plain text."""
     if len(values) < 2:
         return all(map(is_plain_text, values.to_pylist()))
