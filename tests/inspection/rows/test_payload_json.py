@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.examples.strategies import (
 from tfrtool.errors import UsageError
 from tfrtool.examples.example import Feature, feature_key
 from tfrtool.inspection.rows.payload_json import PayloadJson
+from tfrtool.records.wire import field_head, varint
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF"
 
@@ -110,6 +112,27 @@ def test_golden_events() -> None:
     assert all(event["wall_time"] > 1.6e9 for event in told)
     tags = [value["tag"] for event in told[1:] for value in event["summary"]["value"]]
     assert tags
+
+
+def _tensor_proto(dtype: int, count: int, *fields: tuple[int, bytes]) -> bytes:
+    """Return a TensorProto of one dimension."""
+    dim = b"\x08" + varint(count)
+    parts = [(0x12, field_head(0x12, len(dim)) + dim), *fields]
+    return bytes([8, dtype]) + b"".join(field_head(tag, len(one)) + one for tag, one in parts)
+
+
+def test_the_first_values_of_tensors() -> None:
+    """A page shows some of many values, and how many more there are, in whatever field they are."""
+    for dtype, fields, values in (
+        (1, [(0x22, struct.pack("<5f", 1, 2, 3, 4, 5))], [1.0, 2.0, 3.0, 4.0, 5.0]),
+        (1, [(0x2A, struct.pack("<2f", 1, 2))], [1.0, 2.0]),
+        (9, [(0x52, b"\x01\x02\x83\x01")], [1, 2, 131]),
+        (7, [(0x42, b"a"), (0x42, b"b"), (0x42, b"c")], ["a", "b", "c"]),
+    ):
+        payload = _tensor_proto(dtype, len(values), *fields)
+        assert tell(payload)["tensor"]["values"] == values
+        shown = [*values[:2], *([f"... {len(values) - 2} more"] if len(values) > 2 else ())]
+        assert tell(payload, most=2)["tensor"]["values"] == shown
 
 
 @pytest.mark.tf

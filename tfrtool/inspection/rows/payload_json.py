@@ -191,7 +191,7 @@ class PayloadJson:
         if isinstance(value, list):
             more = len(value) - (self._most or len(value))
             shown = self._all_typed(value[: self._most], kind.value_type)
-            return [*shown, f"... {more:,} more"] if more > 0 else shown
+            return [*shown, _more(more)] if more > 0 else shown
         if isinstance(value, dict):
             values = {one.name: self._typed(value[one.name], one.type) for one in kind}
             return {name: one for name, one in values.items() if one is not None}
@@ -265,7 +265,7 @@ class PayloadJson:
         elif kind == "float_list":
             values = floats_json(values)
         if len(stored) > len(values):
-            values.append(f"... {len(stored) - len(values):,} more")
+            values.append(_more(len(stored) - len(values)))
         return values
 
     def _bytes(self, value: bytes, depth: int) -> Any:
@@ -306,9 +306,10 @@ class PayloadJson:
                 name, part = names.get(number, f"field_{number}"), data[start:stop]
                 value: Any
                 if wire != 2:
-                    (value,) = _numbers(part, {0: "", 1: "d", 5: "f"}[wire])
+                    (value,) = _numbers(part, {0: "", 1: "d", 5: "f"}[wire])[0]
                 elif name in _DOUBLES:
-                    value = _numbers(part, "d")
+                    value, count = _numbers(part, "d", self._most)
+                    value += [_more(count - len(value))] if count > len(value) else []
                 elif name == "tensor":
                     value = self._tensor(part, 0)
                 else:
@@ -326,28 +327,44 @@ class PayloadJson:
             dtype, shape, fields = read_tensor(data)
             name, code = _DTYPES.get(dtype, (f"dtype {dtype}", ""))
             codes = {_CONTENT: code, _FLOATS: "f", _DOUBLE_VALUES: "d"}
-            values: list[Any] = []
+            values, count = list[Any](), 0
             for number, content in fields:
+                room = None if self._most is None else self._most - len(values)
                 if isinstance(content, int):
-                    values.append(_signed(content))
+                    found, size = [_signed(content)][:room], 1
                 elif code:
-                    values += _numbers(content, codes.get(number, ""))
+                    found, size = _numbers(content, codes.get(number, ""), room)
                 else:
-                    values.append(self._bytes(content, depth))
+                    found, size = [self._bytes(one, depth) for one in [content][:room]], 1
+                values += found
+                count += size
         except ValueError:
             return self._bytes(data, _DEEPEST)
+        if count > len(values):
+            values.append(_more(count - len(values)))
         return {"dtype": name, "shape": list(shape), "values": values}
 
 
-def _numbers(data: bytes, code: str) -> list[Any]:
-    """Return numbers side by side, by Python's code for them, or varints without one."""
+def _more(count: int) -> str:
+    """Return what stands for the rest of a list."""
+    return f"... {count:,} more"
+
+
+def _numbers(data: bytes, code: str, most: int | None = None) -> tuple[list[Any], int]:
+    """Return the first of the numbers side by side, and how many there are.
+
+    They are of Python's code, or varints without one.
+    """
     if code:
-        return [as_json(value, short=code == "f") for value in array(code, data)]
-    values, position = [], 0
+        numbers = array(code, data)
+        return [as_json(value, short=code == "f") for value in numbers[:most]], len(numbers)
+    values, count, position = list[Any](), 0, 0
     while position < len(data):
         value, position = read_varint(data, position)
-        values.append(_signed(value))
-    return values
+        count += 1
+        if most is None or count <= most:
+            values.append(_signed(value))
+    return values, count
 
 
 def _signed(value: int) -> int:
