@@ -514,7 +514,7 @@ ELSEWHERE = {
     "prepare it again with file_format": "TFDS' own option",
     "prepare the dataset again": "what TFDS does",
     "again with --resume to finish it": "tests/process/test_die_anywhere.py runs it after a kill",
-    "rename the file": "tests/view/test_live.py has such a name",
+    "rename the file": "tests/view/test_pages.py has such a name",
     "move the file away": "tests/view/test_tags.py has such a list",
     "pass {} again": "tests/cli/test_train.py has a model that is code",
     "to decode the images again": "tests/loading/test_disk_cache.py deletes one",

@@ -486,6 +486,7 @@ def test_large_values_are_folded(open_viewer: Open, make_shard: MakeShard) -> No
     page = open_viewer(shard).record(0, 0)
     assert page.tags.count("summary") == 3  # two values, and the bytes
     assert "... 4,000 more" in page.text
+    assert "(5,000 values)" in page.text
     assert "30,000 more characters" in page.text
 
 

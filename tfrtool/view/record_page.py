@@ -1,6 +1,7 @@
 """The page of one record: its images, values, faults and bytes."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from tfrtool.view.tag_bar import tags_of_record
 
 _HEX, _FOLDED, _ROWS, _COLUMNS, _CELL = 4096, 200, 200, 50, 200
 _LONGEST_LIST, _LONGEST_TEXT, _FEATURES = 1000, 20_000, 1000
+
+_MORE = re.compile(r"\.\.\. ([0-9,]+) more")
 
 _SUMMARY = {"bytes", "content"}
 """The keys of what `PayloadJson` has in place of bytes that are no text."""
@@ -223,7 +226,9 @@ def _feature(live: Live, name: str, value: Any, *, is_label: bool) -> dict[str, 
     names = live.found.table.class_names
     if is_label and isinstance(value, int) and 0 <= value < len(names):
         text = f"{value} {names[value]}"
-    count = f"{len(value):,} values" if isinstance(value, list) else f"{len(text):,} characters"
+    count = f"{len(text):,} characters"
+    if isinstance(value, list):
+        count = f"{_count_of(value):,} values"
     cut = f" ... {len(text) - _LONGEST_TEXT:,} more characters" * (len(text) > _LONGEST_TEXT)
     long_text = text[:_LONGEST_TEXT] + cut if len(text) > _FOLDED else None
     return {
@@ -232,6 +237,13 @@ def _feature(live: Live, name: str, value: Any, *, is_label: bool) -> dict[str, 
         "long_text": long_text,
         "count": count,
     }
+
+
+def _count_of(values: list[Any]) -> int:
+    """Return how many values a list has; if it is cut, a last text says how many more."""
+    is_cut = len(values) == _LONGEST_LIST + 1 and isinstance(values[-1], str)
+    found = _MORE.fullmatch(values[-1]) if is_cut else None
+    return len(values) if found is None else _LONGEST_LIST + int(found[1].replace(",", ""))
 
 
 def _text_of(value: Any) -> str:
