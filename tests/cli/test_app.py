@@ -231,6 +231,7 @@ def test_usage_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFix
     assert "--help" in line
 
 
+@pytest.mark.tf
 @pytest.mark.parametrize(("error", "shown"), [(ImportError, True), (KeyboardInterrupt, False)])
 def test_what_tensorflow_says_when_it_starts(
     capfd: pytest.CaptureFixture[str], error: type[BaseException], shown: bool
