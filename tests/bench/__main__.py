@@ -15,6 +15,7 @@ from pathlib import Path
 _PARTS = (
     "memory",
     "startup",
+    "viewer",
     "reading",
     "rows",
     "small",

@@ -32,7 +32,8 @@ _SHAPES = ((1, 1), (8, 40))
 """Features of a float in a record, and half the characters of its text: 71 and 311 bytes."""
 
 
-def _write(path: Path, records: int, floats: int, text: int) -> str:
+def write_small(path: Path, records: int, floats: int, text: int) -> str:
+    """Write records with numbers and a text, and return the path."""
     noise = random.Random(0)
     with path.open("wb") as file:
         for number in range(records):
@@ -109,7 +110,7 @@ def run(directory: Path) -> Iterator[Pair]:
 
     for shape in _SHAPES:
         large, small = (
-            _write(directory / f"{shape[0]}-{records}.tfrecord", records, *shape)
+            write_small(directory / f"{shape[0]}-{records}.tfrecord", records, *shape)
             for records in (_RECORDS, _FEW)
         )
         size = Path(large).stat().st_size // _RECORDS - FRAME_SIZE
