@@ -105,7 +105,7 @@ class RecordSchema(RecordFold):
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
         """Add records to the schema; a batch at a time if there are many."""
-        if isinstance(records, Frames) and not rejected and self._expects_many(records):
+        if not rejected and _are_consecutive(records) and self._expects_many(records):
             self._add_batch(records, rejected)
         else:
             for record in records:
@@ -115,14 +115,14 @@ class RecordSchema(RecordFold):
                     self.reject(record, rejected)
         self.sequences = self.schema.sequences > 0
 
-    def _expects_many(self, records: Frames) -> bool:
+    def _expects_many(self, records: Sequence[Record]) -> bool:
         """Return whether there are many records, or will be if all have the size of these."""
         if self.schema.records >= _MANY_RECORDS:
             return True
         size = bytes_of(records) + FRAME_SIZE * len(records)
         return self._expected_bytes * len(records) >= _MANY_RECORDS * size
 
-    def _add_batch(self, records: Frames, rejected: set[int]) -> None:
+    def _add_batch(self, records: Sequence[Record], rejected: set[int]) -> None:
         from tfrtool.examples.arrow.schema_scan import BatchSchemaFold
         from tfrtool.records.payloads import payloads_of
 
@@ -140,6 +140,13 @@ class RecordSchema(RecordFold):
         """Add the schema of the next part."""
         super().merge(other, index)
         self.schema.follow(other.schema, index)
+
+
+def _are_consecutive(records: Sequence[Record]) -> bool:
+    """Return whether the records follow each other, without a damaged one between them."""
+    if isinstance(records, Frames) or not records:
+        return len(records) > 0
+    return records[-1].index - records[0].index == len(records) - 1
 
 
 class ShardProfile:

@@ -16,12 +16,14 @@ _HEAD = 2048
 """First bytes of a value that are looked at: two frames of an MP3 file, and more."""
 
 
-def describe_long(arrays: Mapping[str, pa.Array], records: int) -> list[dict[str, str]]:
-    """Return for each record the kind and size of each value that is too long, by its column.
+def describe_long(
+    arrays: Mapping[str, pa.Array], records: int
+) -> list[list[tuple[str, str]] | None]:
+    """Return for each record the columns with too long values, and their kinds and sizes.
 
-    Of a list, it is the first one that is too long.
+    Of a list, it is the first value that is too long.
     """
-    found: list[dict[str, str]] = [{} for _ in range(records)]
+    found: list[list[tuple[str, str]] | None] = [None] * records
     for name, array in arrays.items():
         is_list = pa.types.is_list(array.type)
         values = array.flatten() if is_list else array
@@ -33,8 +35,10 @@ def describe_long(arrays: Mapping[str, pa.Array], records: int) -> list[dict[str
         if not len(long):
             continue
         rows = np.asarray(pc.list_parent_indices(array))[long] if is_list else long
-        for row, index in zip(rows.tolist(), long.tolist(), strict=True):
+        first, at = np.unique(rows, return_index=True)
+        for row, index in zip(first.tolist(), long[at].tolist(), strict=True):
             head = b"" if is_text else bytes(memoryview(values[index].as_buffer())[:_HEAD])
             kind = "text" if is_text else describe_bytes(head)
-            found[row].setdefault(name, f"{kind}, {human_bytes(int(sizes[index]))}")
+            text = f"{kind}, {human_bytes(int(sizes[index]))}"
+            found[row] = [*(found[row] or ()), (name, text)]
     return found

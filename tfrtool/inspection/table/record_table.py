@@ -317,7 +317,7 @@ class _Values(NamedTuple):
     arrays: dict[str, pa.Array]
     types: dict[str, pa.DataType]
     faults: dict[int, FaultKind]
-    long: list[dict[str, str]]
+    long: list[list[tuple[str, str]] | None]
 
 
 def _values(
@@ -357,18 +357,35 @@ def _record_columns(
     """Return the columns of a piece besides the features, from measurements of images."""
     names = {*roles.label_names.names} - {""}
     classes = _classes(values.arrays, roles) or [[]] * len(records)
-    for number, (record, row) in enumerate(zip(records, rows, strict=True)):
-        row |= {"shard": shard, "record": record.index, "offset": record.offset}
-        class_names = classes[number]
-        row |= {"bytes": len(record.payload), "classes": class_names}
-        row["long"] = [*values.long[number].items()]
-        if roles.label in values.arrays and class_names and class_names[0] in names:
-            row["label_name"] = class_names[0]
+    has_label = roles.label in values.arrays and bool(names)
+    columns: dict[str, list[Any]] = {
+        "shard": [shard] * len(records),
+        "record": [record.index for record in records],
+        "offset": [record.offset for record in records],
+        "bytes": [len(record.payload) for record in records],
+        "fault": _faults(records, rows, values.faults),
+        "label_name": [one[0] if one and one[0] in names else None for one in classes]
+        if has_label
+        else [None] * len(records),
+        "classes": classes,
+        "long": values.long,
+    }
+    for name in OWN.keys() - columns.keys():
+        columns[name] = [row.get(name) for row in rows]
+    return {name: pa.array(columns[name], kind) for name, kind in OWN.items()}
+
+
+def _faults(
+    records: list[Record], rows: list[dict[str, Any]], faults: Mapping[int, FaultKind]
+) -> list[str | None]:
+    """Return what is wrong with each record, or with its image."""
+    found: list[str | None] = [row.get("fault") for row in rows]
+    for number, record in enumerate(records):
         if record.payload_crc == -1:
-            row["fault"] = FaultKind.PAYLOAD_CRC.value
-        elif record.index in values.faults:
-            row["fault"] = values.faults[record.index].value
-    return {name: pa.array([row.get(name) for row in rows], kind) for name, kind in OWN.items()}
+            found[number] = FaultKind.PAYLOAD_CRC.value
+        elif record.index in faults:
+            found[number] = faults[record.index].value
+    return found
 
 
 def _decoded(
