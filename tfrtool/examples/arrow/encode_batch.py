@@ -24,7 +24,9 @@ from tfrtool.records import frames
 from tfrtool.records.payloads import Payloads
 from tfrtool.records.wire import varint
 
+# Of arrays: to make scalars of Python's values imports pandas.
 _NOTHING = strings_array([b""], np.int64)[0]
+_NULL = pa.nulls(1, pa.large_binary())[0]
 
 _Head = Callable[[int], bytes]
 """Returns what stands before a message of a size."""
@@ -67,9 +69,9 @@ def encode_payloads(batch: pa.RecordBatch, columns: Columns) -> Payloads:
     if columns.kind is not PayloadKind.SEQUENCE_EXAMPLE:
         return _payloads_in(context)
     list_column = batch.column(LISTS)
-    blank_lists = pc.if_else(list_column.is_valid() if columns.lists else list_column, blank, None)
+    blank_lists = pc.if_else(list_column.is_valid() if columns.lists else list_column, blank, _NULL)
     lists = _map(0x12, [one for one in fields if one[0].is_list], blank_lists)
-    return _payloads_in(_joined(context, lists.fill_null(b"")))
+    return _payloads_in(_joined(context, lists.fill_null(_NOTHING)))
 
 
 def _payloads_in(array: pa.Array) -> Payloads:
@@ -137,7 +139,7 @@ def _native_values(column: Column, values: pa.Array) -> tuple[Any, Ints]:
 
 def _map(tag: int, fields: list[tuple[Column, pa.Array]], blank: pa.Array) -> pa.Array:
     """Return one of the two maps of each record, null where ``blank`` is."""
-    entries = (_entries(column, array).fill_null(b"") for column, array in fields)
+    entries = (_entries(column, array).fill_null(_NOTHING) for column, array in fields)
     return _headed([blank, *entries], _field(tag))
 
 
@@ -145,7 +147,7 @@ def _entries(column: Column, array: pa.Array) -> pa.Array:
     """Return the entries of a map that hold a column, null where it is not there."""
     heads: Sequence[_Head] = ()
     if column.is_list:
-        steps = _features(column, array.flatten()).fill_null(b"")
+        steps = _features(column, array.flatten()).fill_null(_NOTHING)
         values = _regrouped(array, _headed([steps], _field(0x0A)))
     elif column.dtype is None or array.null_count:
         values = _features(column, array)
@@ -169,11 +171,11 @@ def _features(column: Column, array: pa.Array) -> pa.Array:
         features = _headed([values], *heads)
         nulls = {Null.EMPTY: bytes([TAGS[column.dtype], 0]), Null.UNSET: b""}
         null = None if column.null is None else nulls.get(column.null)
-        return features if null is None else features.fill_null(null)
+        return features if null is None else features.fill_null(strings_array([null], np.int64)[0])
     kinds = zip(TAGS, array.flatten(), strict=True)
     found = (_of_kind(dtype, part, lists=True) for dtype, part in kinds)
     parts = [_headed([values], *heads) for values, heads in found]
-    return pc.coalesce(*parts, pc.if_else(array.is_valid(), _NOTHING, None))
+    return pc.coalesce(*parts, pc.if_else(array.is_valid(), _NOTHING, _NULL))
 
 
 def _of_kind(dtype: DType, array: pa.Array, *, lists: bool) -> tuple[pa.Array, Sequence[_Head]]:
@@ -196,7 +198,7 @@ def _packed(values: pa.Array) -> pa.Array:
     """Return each number as protobuf writes it in a packed list."""
     import pyarrow.compute as pc
 
-    numbers = values.fill_null(0).to_numpy()
+    numbers = _numbers_in(values)
     if pa.types.is_float32(values.type):
         sizes, out = np.full(len(numbers), 4), numbers.astype("<f4", copy=False)
     else:
@@ -212,7 +214,7 @@ def _packed(values: pa.Array) -> pa.Array:
             part[sizes[longer] > byte_index + 1] |= np.uint8(0x80)
             out[starts[longer] + byte_index] = part
     packed = binary_array(np.append(0, np.cumsum(sizes)), out)
-    return pc.if_else(values.is_valid(), packed, None) if values.null_count else packed
+    return pc.if_else(values.is_valid(), packed, _NULL) if values.null_count else packed
 
 
 def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
@@ -221,11 +223,14 @@ def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
 
     is_valid = lists.is_valid()
     if not len(parts):
-        return pc.if_else(is_valid, _NOTHING, None)
-    counts = pc.list_value_length(lists).fill_null(0).to_numpy()
+        return pc.if_else(is_valid, _NOTHING, _NULL)
+    counts = np.diff(_ends_in(lists))
+    if lists.null_count:
+        bits = is_valid.cast(pa.uint8()).buffers()[1]
+        counts *= np.frombuffer(bits, np.uint8, len(lists))
     _, places, data = parts.buffers()
     ends = np.frombuffer(places, np.int64)[parts.offset + np.append(0, np.cumsum(counts))]
-    return pc.if_else(is_valid, binary_array(ends, data or b""), None)
+    return pc.if_else(is_valid, binary_array(ends, data or b""), _NULL)
 
 
 def _headed(parts: Sequence[pa.Array], *heads: _Head) -> pa.Array:
