@@ -21,7 +21,9 @@ from tfrtool.view.server import application
 __all__ = ["TARGET"]
 
 _KEYS = ("where", "was", "text", "split", "label", "sort", "descending", "page", "shard", "size",
-         "fault", "copies", "like", "marked", "thumb", "view", "all")  # fmt: skip
+         "fault", "copies", "like", "marked", "thumb", "view", "all", "tag", "tagged", "prediction",
+         "predicted", "confidence", "is:label", "null:label", "in:label",
+         "bytes:label_name")  # fmt: skip
 _RECORDS = 12
 
 _WHERE = (
@@ -43,6 +45,10 @@ _OTHER = (
     ("descending", "1"), ("page", "-1"), ("page", "9" * 30), ("size", "0"),
     ("like", "pets-train.tfrecord-00000-of-00001:1"),
     ("copies", "any"), ("shard", "99"), ("fault", "parse"), ("view", "table"), ("all", "label"),
+    ("is:label", "1"), ("is:nothing", "'"), ("null:label", "1"), ("in:label", "[0,1)"),
+    ("in:label", "[-1e999,1e999]"), ("in:label", "nan"), ("bytes:label_name", "[2,9]"),
+    ("tag", "\u00e4"), ("tag", "../x"), ("tagged", "it's"), ("prediction", "wrong"),
+    ("predicted", "cat"), ("confidence", "3"),
 )  # fmt: skip
 
 
