@@ -457,8 +457,10 @@ static void check_json(const places *payloads) {
         add(&framed, (const uint8_t[FRAME - HEADER]){0}, FRAME - HEADER);
     }
     add_number(&starts, (int64_t)framed.size);
-    argument arguments[3] = {of_bytes(&framed), of_bytes(&starts), {.object = &describe.head}};
-    object *found = call(features_json, arguments, 3);
+    int64_t most = draw(4) ? 1 << 20 : (int64_t)draw(200);
+    argument arguments[4] = {
+        of_bytes(&framed), of_bytes(&starts), {.number = most}, {.object = &describe.head}};
+    object *found = call(features_json, arguments, 4);
     if (found) {
         add(&json, bytes_in(found, 0), size_in(found, 0));
         add(&json, "", 1); /* numbers are read up to a character that is not part of them */
@@ -468,6 +470,7 @@ static void check_json(const places *payloads) {
             CHECK(start <= end && end < json.size);
             int flags = 0;
             span in = at_place(payloads, i);
+            CHECK(end == start || in.end - in.at <= most);
             if (end > start)
                 check_object((char *)json.bytes + start, (char *)json.bytes + end, in);
             else
