@@ -201,3 +201,16 @@ def test_a_time_that_makes_no_sense(
     stores._store.cache_clear()
     assert main(["count", f"{bucket.url}/x"]) == 2
     assert "invalid TFRTOOL_STORE_SECONDS 'soon'" in (capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("endpoint", ["", "localhost:9000", "http://"])
+def test_an_endpoint_that_is_not_a_url(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The variable is named, and what it should contain."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    stores._store.cache_clear()
+    assert main(["count", "s3://bucket/x.tfrecord"]) == 2
+    error = capsys.readouterr().err
+    assert "AWS_ENDPOINT_URL is not a URL: expected http://HOST:PORT or https://HOST" in error
+    stores._store.cache_clear()

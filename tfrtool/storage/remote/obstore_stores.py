@@ -1,6 +1,7 @@
 """Object stores and web servers as obstore has them."""
 
 import os
+import re
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
@@ -39,7 +40,7 @@ def library_for(scheme: str, authority: str, query: str) -> Any:
     """Return a bucket, a container or a host, which finds its credentials by itself."""
     url = f"{scheme}://{authority}" + (f"?{query}" if query else "")
     options: dict[str, Any] = {"timeout": "60s", "connect_timeout": "10s"}
-    endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS.get(scheme, ()))), url)
+    endpoint = _endpoint(scheme) or url
     allowed = [os.environ.get(f"{name}_ALLOW_HTTP", "") for name in ("AWS", "GOOGLE", "AZURE")]
     if endpoint.startswith("http://") or "true" in map(str.lower, allowed):
         options["allow_http"] = True
@@ -50,6 +51,21 @@ def library_for(scheme: str, authority: str, query: str) -> Any:
     if scheme == "az":
         return stores.AzureStore(authority, **settings)
     return stores.from_url(url, **settings)
+
+
+def _endpoint(scheme: str) -> str | None:
+    """Return the address of the store in the environment; obstore panics at anything but a URL."""
+    endpoints = []
+    for variable in _ENDPOINTS.get(scheme, ()):
+        value = os.environ.get(variable)
+        if value is None:
+            continue
+        if not re.match(r"https?://[^/]", value):  # not printed: it may contain a password
+            raise UsageError(
+                f"{variable} is not a URL", expected="http://HOST:PORT or https://HOST"
+            )
+        endpoints.append(value)
+    return endpoints[0] if endpoints else None
 
 
 def _patience() -> timedelta:
