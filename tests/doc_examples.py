@@ -34,6 +34,9 @@ _PROVIDED = re.compile(
 )
 """Commands that set a machine up, which the tests' machine is already."""
 
+_PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+"""A line of Python that prints, with what it prints in a comment."""
+
 _OPTIONAL = {"torch", "grain", "jax", "lerobot"}
 """Packages that pages import and only `make test-frameworks` installs."""
 
@@ -61,10 +64,11 @@ def run_page(
 ) -> int:
     """Run all commands and Python of a page in the current directory; return how many ran.
 
-    Commands must end with 0 or 3 and print what is shown below them, where ``...`` stands for
-    anything. The keys of ``replaced`` are names that a page makes up, such as a bucket's.
-    Without ``sh``, commands without output are not run: on reference pages they are for data of
-    the reader's. With ``names``, all Python of the page shares these, as in a notebook.
+    Commands must end with 0 or 3 and print what is shown below them, and Python what is in the
+    comment after a ``print``, where ``...`` stands for anything. The keys of ``replaced`` are
+    names that a page makes up, such as a bucket's. Without ``sh``, commands without output are not
+    run: on reference pages they are for data of the reader's. With ``names``, all Python of the
+    page shares these, as in a notebook.
     """
     ran = 0
     for language, text in blocks_of(page):
@@ -73,8 +77,7 @@ def run_page(
         if language == "console":
             prompt, _, expected = text.partition("\n")
             printed = run_command(prompt.removeprefix("$ "), capfd)
-            pattern = re.sub(r"([\[\]?*])", r"[\1]", expected).replace("...", "*")
-            assert fnmatch.fnmatchcase(printed, pattern + "*"), f"{page}: {prompt}\n{printed}"
+            assert _matches(printed, expected + "..."), f"{page}: {prompt}\n{printed}"
             ran += 1
         elif language == "sh" and sh:
             for command in re.sub(r" *\\\n *", " ", text).splitlines():
@@ -84,7 +87,11 @@ def run_page(
         elif language == "python" and _can_run(text):
             # Grain would look for the source in a file of that name.
             scope = {"__name__": "__main__"} if names is None else names
+            capfd.readouterr()
             exec(compile(text, f"<{page}>", "exec"), scope)
+            lines = capfd.readouterr().out.splitlines()
+            for expected in _PRINTED.findall(text):
+                assert any(_matches(line, expected) for line in lines), f"{page}: {expected}"
             ran += 1
     gc.collect()  # files that the page leaves open are closed while their warnings are ignored
     capfd.readouterr()
@@ -106,6 +113,12 @@ def run_command(command: str, capfd: pytest.CaptureFixture[str]) -> str:
     shown = capfd.readouterr()
     assert code in (0, 3), f"{command}: exit code {code}\n{shown.out}{shown.err}"
     return shown.out
+
+
+def _matches(printed: str, expected: str) -> bool:
+    """Return whether a text is the expected one, in which ``...`` stands for anything."""
+    pattern = re.sub(r"([\[\]?*])", r"[\1]", expected).replace("...", "*")
+    return fnmatch.fnmatchcase(printed, pattern)
 
 
 def _view(command: str) -> str:
