@@ -16,7 +16,7 @@ from tests.examples.strategies import entry, int64, raw_example, string
 from tests.fuzz.target import Scramble, Target, scratch
 from tfrtool.examples.arrow.decode_batch import decode_batch
 from tfrtool.examples.arrow.infer import ColumnsFold
-from tfrtool.inspection.rows.database import quoted
+from tfrtool.inspection.rows.database import connect, quoted
 from tfrtool.inspection.rows.sandbox import Sandbox, Scan
 from tfrtool.inspection.rows.statement import Statement
 from tfrtool.inspection.table.record_query import Question, answer, columns_of
@@ -72,7 +72,8 @@ def _check_query(batch: pa.RecordBatch) -> None:
 
 
 def _rows(tables: dict[str, tuple[pa.Schema, Scan]], sql: str) -> list[dict[str, object]]:
-    with contextlib.closing(Sandbox(tables, Statement.parse(sql, tables))) as sandbox:
+    with contextlib.closing(connect()) as connection:
+        sandbox = Sandbox(connection, tables, Statement.parse(connection, sql, tables))
         sandbox.check()
         table: pa.Table = sandbox.read(as_text=True).read_all()
         return table.to_pylist()  # type: ignore[no-any-return]

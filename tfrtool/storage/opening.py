@@ -112,6 +112,19 @@ def read_bounded(
     return b"".join(parts)
 
 
+def read_ahead(path: str | os.PathLike[str]) -> None:
+    """Have the system read a local file into its cache, while this process does something else.
+
+    Nothing comes of it if that is not possible: whoever reads the file reports why.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # Windows and macOS don't have it
+        descriptor = open_descriptor(path)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(descriptor)
+
+
 @contextlib.contextmanager
 def hashed_while_read(file: BinaryIO, wanted: bool) -> Iterator[list[str]]:
     """Give a list that has the SHA-256 of a file in the end, if the body reads all of it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tfrtool.examples.example import PayloadKind, feature_key
 from tfrtool.inspection.rows import query_tables
 from tfrtool.inspection.rows.batches import infer_columns
 from tfrtool.inspection.rows.batches import read_batches as read
+from tfrtool.inspection.rows.database import connect
 from tfrtool.inspection.rows.query import matching_records, query
 from tfrtool.inspection.rows.query_request import QueryRequest
 from tfrtool.inspection.rows.sandbox import unpack_batch
@@ -47,13 +49,14 @@ def answer(
     paths: list[Path], sql: str, faults: list[LocatedFault] | None = None
 ) -> list[tuple[Any, ...]]:
     """Return the rows of an answer, without the process that a query has of its own."""
-    statement = Statement.parse(sql, ["records"])
     sent: list[Any] = []
     columns = infer_columns(paths) if paths else Columns(PayloadKind.EXAMPLE)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, closing(connect()) as connection:
+        statement = Statement.parse(connection, sql, ["records"])
         patch.setattr(query_tables, "send_to_parent", sent.append)
-        records = query_tables._ShardTable(paths, columns, paths, {})
-        query_tables._answer({"records": records}, statement, QueryRequest(shards=paths, sql=sql))
+        known = {"records": query_tables._ShardTable(paths, columns, paths, {})}
+        request = QueryRequest(shards=paths, sql=sql)
+        query_tables._answer(connection, known, statement, request)
     found = [one for one in sent if isinstance(one, LocatedFault)]
     if faults is None:
         assert found == []
@@ -424,8 +427,9 @@ REFUSED = {
 @pytest.mark.parametrize("sql", REFUSED)
 def test_what_is_no_condition(sql: str) -> None:
     """A text that is more or less than an expression is a usage error in one line."""
-    with pytest.raises(UsageError, match=REFUSED[sql]) as caught:
-        check_condition(sql)
+    refused = pytest.raises(UsageError, match=REFUSED[sql])
+    with closing(connect()) as connection, refused as caught:
+        check_condition(connection, sql)
     assert "\n" not in str(caught.value)
 
 

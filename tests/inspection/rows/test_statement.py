@@ -13,6 +13,7 @@ import pytest
 
 from tests.more import thinned
 from tfrtool.errors import UsageError
+from tfrtool.inspection.rows.database import connect
 from tfrtool.inspection.rows.sandbox import Sandbox
 from tfrtool.inspection.rows.statement import Statement
 
@@ -145,7 +146,8 @@ def _narrowed(
         return iter(tables[name].select([*names]).to_batches())
 
     scans = {name: (table.schema, partial(scan, name)) for name, table in tables.items()}
-    with closing(Sandbox(scans, Statement.parse(sql, tables))) as sandbox:
+    with closing(connect()) as connection:
+        sandbox = Sandbox(connection, scans, Statement.parse(connection, sql, tables))
         try:
             sandbox.check()
             return sandbox.read(as_text=False).read_all().to_pylist(), columns

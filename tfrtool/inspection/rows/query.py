@@ -5,7 +5,7 @@ Arrow.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
@@ -17,6 +17,7 @@ from tfrtool.inspection.rows.sql_child import SqlChild
 from tfrtool.records.framing import LocatedFault
 from tfrtool.records.stream import total_bytes
 from tfrtool.storage.child import ChildDied
+from tfrtool.storage.opening import read_ahead
 from tfrtool.storage.progress import BYTES, Meter, OnProgress, Progress, no_progress
 from tfrtool.storage.remote_path import AnyPath, RemotePath
 
@@ -141,6 +142,8 @@ def _finds_columns(child: SqlChild, request: QueryRequest, hooks: Hooks) -> bool
     """
     notes = list[str]()  # others will be passed on, if it does not find them
     child.send(_answer, request)
+    for shard in request.shards:  # while the process imports Arrow and DuckDB
+        read_ahead(shard)
     try:
         next(_received(child, request.shards, hooks._replace(on_note=notes.append)))
     except ShardError as error:
@@ -183,19 +186,31 @@ def _received(child: SqlChild, shards: Sequence[AnyPath], hooks: Hooks) -> Itera
 
 def _parse(sql: str, condition: str | None, tables: Collection[str]) -> "Statement":
     import tfrtool.inspection.rows.query_tables  # noqa: F401 - while the parent does the same
+    from tfrtool.inspection.rows.database import connect
+
+    with closing(connect()) as connection:
+        return _parsed(connection, sql, condition, tables)
+
+
+def _parsed(
+    connection: Any, sql: str, condition: str | None, tables: Collection[str]
+) -> "Statement":
     from tfrtool.inspection.rows.statement import Statement, check_condition
 
     if condition is not None:
-        check_condition(condition)
-    return Statement.parse(sql, tables)
+        check_condition(connection, condition)
+    return Statement.parse(connection, sql, tables)
 
 
 def _answer(request: QueryRequest) -> None:
     """Answer a query in the process that is for it."""
+    from tfrtool.inspection.rows.database import connect
     from tfrtool.inspection.rows.query_tables import answer
 
     names = ["records", *(request.tables or {})]
-    answer(request, _parse(request.sql, request.condition, names))
+    with closing(connect()) as connection:
+        statement = _parsed(connection, request.sql, request.condition, names)
+        answer(request, statement, connection)
 
 
 def matching_records(

@@ -33,6 +33,7 @@ from tfrtool.inspection.rows.batches import (
     values_of,
     with_inferred,
 )
+from tfrtool.inspection.rows.database import connect
 from tfrtool.inspection.rows.event_columns import EventColumns
 from tfrtool.inspection.rows.exploded_rows import Exploder
 from tfrtool.inspection.rows.query_request import Hooks, QueryRequest, Step
@@ -200,16 +201,16 @@ def begin_answer(
     own_shards = [path for one in places.values() if isinstance(one, tuple) for path in one]
     with local_copies(own_shards, workers, hooks.on_progress):
         known = _tables(request, places, child.call, folding, hooks)
-        child.send(with_copies(_answer), known, statement, request)
+        child.send(with_copies(_answer_in_child), known, statement, request)
         yield
 
 
-def answer(request: QueryRequest, statement: Statement) -> None:
+def answer(request: QueryRequest, statement: Statement, connection: Any) -> None:
     """Do all of a query in this process, which sends its parent what it finds."""
     hooks = Hooks(send_to_parent, send_to_parent, send_to_parent)
     known = _tables(request, _located(request), _call, 1, hooks)
     send_to_parent(Step.COLUMNS_FOUND)
-    _answer(known, statement, request)
+    _answer(connection, known, statement, request)
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -316,19 +317,31 @@ def _located(request: QueryRequest) -> dict[str, "_File | tuple[AnyPath, ...]"]:
     return found
 
 
-def _answer(known: Mapping[str, _AnyTable], statement: Statement, request: QueryRequest) -> None:
+def _answer_in_child(
+    known: Mapping[str, _AnyTable], statement: Statement, request: QueryRequest
+) -> None:
+    with closing(connect()) as connection:
+        _answer(connection, known, statement, request)
+
+
+def _answer(
+    connection: Any,
+    known: Mapping[str, _AnyTable],
+    statement: Statement,
+    request: QueryRequest,
+) -> None:
     """Run a query in the process that is for it, and send rows, damage and progress."""
     tables = {name: _reported(one, statement.names) for name, one in known.items()}
     paths = [path for table in known.values() for path in table.paths]
-    with closing(Sandbox(tables, statement, paths)) as sandbox:
-        try:
-            sandbox.check()
-            with sandbox.read(as_text=request.as_text) as reader:
-                send_to_parent(reader.schema.names if request.as_values else reader.schema)
-                for batch in reader:
-                    send_to_parent(values_of(batch) if request.as_values else pack_batch(batch))
-        except Exception as error:
-            raise sandbox.as_error(error) from error
+    sandbox = Sandbox(connection, tables, statement, paths)
+    try:
+        sandbox.check()
+        with sandbox.read(as_text=request.as_text) as reader:
+            send_to_parent(reader.schema.names if request.as_values else reader.schema)
+            for batch in reader:
+                send_to_parent(values_of(batch) if request.as_values else pack_batch(batch))
+    except Exception as error:
+        raise sandbox.as_error(error) from error
 
 
 def _reported(table: _AnyTable, mentioned: Collection[str]) -> tuple[pa.Schema, Scan]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tfrtool.errors import ShardError, SourceError, UsageError
 from tfrtool.examples.arrow.columns import PLACES
 from tfrtool.examples.arrow.value_types import texts_of
-from tfrtool.inspection.rows.database import connect, literal, quoted, unique_names
+from tfrtool.inspection.rows.database import literal, quoted, unique_names
 from tfrtool.inspection.rows.sql_errors import as_sql_error
 from tfrtool.inspection.rows.statement import EXPLAIN, Statement
 
@@ -142,6 +142,7 @@ class Sandbox:
 
     def __init__(
         self,
+        connection: Any,
         tables: Mapping[str, tuple[pa.Schema, Scan]],
         statement: Statement,
         paths: Sequence[str] = (),
@@ -149,12 +150,13 @@ class Sandbox:
         """Offer rows as tables, with the columns that a statement mentions.
 
         Args:
+            connection: an empty database, of `connect`.
             tables: the schema and the rows of each. Columns that are called ``_*`` come last.
             statement: what is asked.
             paths: what would be a column if it were mentioned, such as ``steps/reward``.
         """
         self._paths = paths
-        self._connection, self._sql = connect(), statement.sql
+        self._connection, self._sql = connection, statement.sql
         self._rows: list[_Rows] = []
         self._unreadable: list[str] = []  # errors of columns
         self._tables = {name: schema for name, (schema, _) in tables.items()}
@@ -208,7 +210,7 @@ class Sandbox:
 
         sql = EXPLAIN.sub("", self._sql, count=1)
         try:
-            if str(duckdb.extract_statements(sql)[0].type).endswith("MULTI"):  # PIVOT
+            if str(self._connection.extract_statements(sql)[0].type).endswith("MULTI"):  # PIVOT
                 return
             ((_, plan),) = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         except duckdb.Error as error:
@@ -269,7 +271,3 @@ class Sandbox:
         columns = [name for schema in self._tables.values() for name in schema.names]
         columns += self._paths if "/" in self._sql else ()
         return as_sql_error(error, columns, self._sql, [*self._tables])
-
-    def close(self) -> None:
-        """Release what DuckDB holds."""
-        self._connection.close()

@@ -1,6 +1,5 @@
 """A query as text: whether it only reads, and which columns it may need."""
 
-import contextlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -8,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrtool.errors import UsageError
-from tfrtool.inspection.rows.database import connect
 from tfrtool.inspection.rows.sql_errors import sql_message
 
 _WRITES = re.compile(r'"type":"(?!SELECT_)([A-Z]+)_QUERY_NODE"')
@@ -25,30 +23,33 @@ _ORDER_BY_ALL = frozenset({"class", "type", "columns", "query_location", "query_
 """What the syntax tree of ORDER BY ALL or ``*`` has: it sorts by what is selected."""
 
 
-def check_select(sql: str) -> None:
-    """Check that a text is one SELECT statement; otherwise raise a `UsageError`."""
+def check_select(connection: Any, sql: str) -> None:
+    """Check that a text is one SELECT statement; otherwise raise a `UsageError`.
+
+    ``connection`` is any of DuckDB's: to open one takes longer than to parse a query.
+    """
     import duckdb
 
     try:
-        statements = duckdb.extract_statements(sql)
+        statements = connection.extract_statements(sql)
         kinds = [str(one.type).rpartition(".")[2] for one in statements]
         if kinds == ["MULTI"] and "pivot" in sql.casefold():  # which first finds its values
             return
         if kinds == ["SELECT"] and "with" in sql.casefold():
-            kinds += _WRITES.findall(_syntax_tree(sql))
+            kinds += _WRITES.findall(_syntax_tree(connection, sql))
     except duckdb.Error as error:
         raise UsageError(f"invalid SQL: {sql_message(error)}") from error
     if kinds == ["SELECT"] and re.match(r"\s*show\b", sql, re.IGNORECASE):
         raise UsageError("SHOW is not supported", hint="use DESCRIBE records to list the columns")
     if kinds == ["EXPLAIN"] and (explained := EXPLAIN.match(sql)):
-        check_select(sql[explained.end() :])
+        check_select(connection, sql[explained.end() :])
         return
     if kinds != ["SELECT"]:
         found = ", ".join(kinds) or "nothing"
         raise UsageError("invalid query", expected="a single SELECT statement", found=found)
 
 
-def check_condition(sql: str) -> None:
+def check_condition(connection: Any, sql: str) -> None:
     """Check that a text is an expression, whatever brackets it is put into."""
     expected = "an SQL expression, such as: label = 1 AND height > 64"
     if not sql.strip():
@@ -56,7 +57,7 @@ def check_condition(sql: str) -> None:
     # What closes a bracket that it has not opened fails in the other sort of brackets.
     for form in ("SELECT coalesce(\n{}\n, false)", "SELECT [\n{}\n]"):
         try:
-            check_select(form.format(sql))
+            check_select(connection, form.format(sql))
         except UsageError as error:
             fault = str(error).removeprefix("invalid SQL: ")
             line = re.search(r"^LINE (\d+):", str(error.__cause__), re.MULTILINE)
@@ -87,12 +88,12 @@ class Statement:
     stars: frozenset[Star]
 
     @classmethod
-    def parse(cls, sql: str, tables: Collection[str]) -> "Statement":
+    def parse(cls, connection: Any, sql: str, tables: Collection[str]) -> "Statement":
         """Read a SELECT over tables of these names; otherwise raise a `UsageError`."""
-        check_select(sql)
+        check_select(connection, sql)
         known = frozenset(map(str.casefold, tables))
         try:
-            tree = json.loads(_syntax_tree(EXPLAIN.sub("", sql, count=1)))
+            tree = json.loads(_syntax_tree(connection, EXPLAIN.sub("", sql, count=1)))
         except RecursionError:
             tree = {"error": True}
         if tree["error"]:  # PIVOT may be several statements
@@ -120,9 +121,8 @@ class Statement:
         return is_in_star or column.casefold() in self.names
 
 
-def _syntax_tree(sql: str) -> str:
-    with contextlib.closing(connect()) as connection:
-        ((tree,),) = connection.execute(f"SELECT {_TREE}", (sql,)).fetchall()
+def _syntax_tree(connection: Any, sql: str) -> str:
+    ((tree,),) = connection.execute(f"SELECT {_TREE}", (sql,)).fetchall()
     return str(tree)
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 from tfrtool.examples.arrow.value_types import innermost_type
 from tfrtool.inspection.rows.batches import LABEL_NAME
 from tfrtool.inspection.rows.database import literal
-from tfrtool.inspection.rows.statement import Statement
 from tfrtool.inspection.table.record_query import (
     IMAGE_COLUMNS,
     PREDICTION_COLUMNS,
@@ -53,7 +52,11 @@ def question_sql(table: RecordTable, question: Question, label: str | None) -> Q
     query = query_of(table)
     known = Question(**{name: getattr(question, name) for name in _COLUMNS})
     viewer_only = {*IMAGE_COLUMNS, *PREDICTION_COLUMNS}.difference(query.types)
-    if question != known or question.sort in viewer_only or _is_local(question.where, viewer_only):
+    if (
+        question != known
+        or question.sort in viewer_only
+        or _is_local(query, question.where, viewer_only)
+    ):
         return None
     conditions = []
     if question.label is not None:
@@ -69,12 +72,11 @@ def question_sql(table: RecordTable, question: Question, label: str | None) -> Q
     return QuestionSql(" AND ".join(conditions), order)
 
 
-def _is_local(where: str, columns: Collection[str]) -> bool:
+def _is_local(query: RecordQuery, where: str, columns: Collection[str]) -> bool:
     """Return whether a condition may use one of these columns, or has a comment to its end."""
     if not where.strip() or "--" in where:
         return "--" in where
-    statement = Statement.parse(f"SELECT 1 FROM records WHERE (\n{where}\n)", ("records",))
-    return any(statement.needs("records", name) for name in columns)
+    return query.needs_any(where, columns)
 
 
 def _conditions(query: RecordQuery, question: Question) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,7 +22,7 @@ from tfrtool.inspection.rows.database import connect, literal, quoted, unique_na
 from tfrtool.inspection.rows.extra_columns import ExtraColumns
 from tfrtool.inspection.rows.payload_json import PayloadJson
 from tfrtool.inspection.rows.sql_errors import as_sql_error
-from tfrtool.inspection.rows.statement import check_condition
+from tfrtool.inspection.rows.statement import Statement, check_condition
 from tfrtool.inspection.table.column_ranges import ColumnRange, ValueKind, value_kind
 from tfrtool.inspection.table.record_table import (
     MAX_COLUMNS,
@@ -351,11 +351,17 @@ class RecordQuery:
         except duckdb.Error as error:
             raise as_sql_error(error, self.quoted, condition) from error
 
+    def needs_any(self, where: str, columns: Collection[str]) -> bool:
+        """Return whether a condition may need values of one of these columns."""
+        sql = f"SELECT 1 FROM records WHERE (\n{where}\n)"
+        statement = Statement.parse(self._connection, sql, ("records",))
+        return any(statement.needs("records", name) for name in columns)
+
     def matching(self, question: Question) -> str:
         """Return the WHERE of a question."""
         parts = ["true"]
         if question.where.strip():
-            check_condition(question.where)
+            check_condition(self._connection, question.where)
             parts.append(f"(\n{question.where}\n)")
         if question.text.strip():
             parts.append(self._contains(literal(question.text.strip().lower())))
