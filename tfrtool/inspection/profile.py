@@ -16,7 +16,7 @@ from tfrtool.inspection.verify.causes import STYLED_KINDS, Causes
 from tfrtool.inspection.verify.payload_check import ParserCheck, PayloadVote, RecordFold
 from tfrtool.records.checksum_styles import explain_style
 from tfrtool.records.compression import Compression, detect_compression
-from tfrtool.records.frames import Frames, bytes_of, crcs_of
+from tfrtool.records.frames import Frames, bytes_of, crcs_of, together, without_block
 from tfrtool.records.framing import FRAME_SIZE, Fault, Record
 from tfrtool.records.reader import RecordReader
 from tfrtool.records.shards import Shard
@@ -212,7 +212,7 @@ class ShardProfile:
 
     def read(self, pieces: Iterable[Sequence[Record] | Fault]) -> None:
         """Add what is read: consecutive intact records together, and faults."""
-        batch, size = list[Record](), 0
+        parts, size, count = list[Sequence[Record]](), 0, 0
         sample_limit = self._request.sample.get(self._source)
         try:
             for piece in pieces:
@@ -223,22 +223,23 @@ class ShardProfile:
                         fold.add_fault(piece)
                     continue
                 if sample_limit is not None:
-                    left = sample_limit - self.records - len(batch)
+                    left = sample_limit - self.records - count
                     self.cut = len(piece) > left
                     piece = piece[:left]
                 if self._request.statistics:  # more of them are faster together
-                    batch += piece
+                    parts.append(without_block(piece))
                     size += bytes_of(piece)
-                    if size > _BATCH_BYTES or len(batch) > _BATCH_RECORDS:
-                        self._add(batch)
-                        batch, size = [], 0
+                    count += len(piece)
+                    if size > _BATCH_BYTES or count > _BATCH_RECORDS:
+                        self._add(together(parts))
+                        parts, size, count = [], 0, 0
                 else:
                     self._add(piece)
                 if self.cut:
                     break
         except ShardError as failure:
             self.failure = failure
-        self._add(batch)
+        self._add(together(parts))
         for fold in self.folds:
             fold.flush()
 

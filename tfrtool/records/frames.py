@@ -303,11 +303,21 @@ def joined_batches(
 ) -> Iterator[Sequence[Record]]:
     """Do what `in_batches` does, and yield `Frames` if they are records one behind the other."""
     for parts in _parts_of_batches(pieces, report, batch_bytes, batch_records):
-        framed = sum(bytes_of(part) for part in parts if isinstance(part, Frames))
-        joined = None
-        if 2 * framed > sum(map(bytes_of, parts)):  # else there is more to frame than to gain
-            joined = Frames.joined([*map(Frames.of, parts)])
-        yield [*chain.from_iterable(parts)] if joined is None else joined
+        yield together(parts)
+
+
+def together(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
+    """Return parts of a stream as `Frames` if they are records one behind the other."""
+    framed = sum(bytes_of(part) for part in parts if isinstance(part, Frames))
+    joined = None
+    if 2 * framed > sum(map(bytes_of, parts)):  # else there is more to frame than to gain
+        joined = Frames.joined([*map(Frames.of, parts)])
+    return [*chain.from_iterable(parts)] if joined is None else joined
+
+
+def without_block(part: Sequence[Record]) -> Sequence[Record]:
+    """Return records to keep; long payloads are copied so that their block can be released."""
+    return [*part] if bytes_of(part) > _LONG * len(part) else part
 
 
 def _parts_of_batches(
@@ -330,8 +340,7 @@ def _parts_of_batches(
                 parts, size, count = [], 0, 0
                 continue
             part = rest[: fitting or 1]
-            # Long payloads are copied at once, so that the next block can take the memory of this.
-            parts.append([*part] if bytes_of(part) > _LONG * len(part) else part)
+            parts.append(without_block(part))
             size += bytes_of(part)
             count += len(part)
             rest = rest[len(part) :]

@@ -139,10 +139,11 @@ def _fold(numbers: NDArray[Any]) -> NumberFold:
         numbers = numbers[finite]
     if not len(numbers):
         return NumberFold(nan=nan, infinite=infinite)
-    values, counts = np.unique(numbers, return_counts=True)
+    values, counts = _distinct(numbers)
     wide = values.astype(np.float64)
     # Of numbers that are all alike the mean is the number.
-    mean = float(wide[0] + np.dot(wide - wide[0], counts) / len(numbers))
+    # (`np.dot` would start threads for it, which take a hundred times as long.)
+    mean = float(wide[0] + ((wide - wide[0]) * counts).sum() / len(numbers))
     return NumberFold(
         count=len(numbers),
         nan=nan,
@@ -151,7 +152,18 @@ def _fold(numbers: NDArray[Any]) -> NumberFold:
         minimum=values[0].item(),
         maximum=values[-1].item(),
         mean=mean,
-        squares=float(np.dot((wide - mean) ** 2, counts)),
+        squares=float(((wide - mean) ** 2 * counts).sum()),
         values=values,
         counts=counts,
     )
+
+
+def _distinct(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the different numbers in order, and how often each comes."""
+    if numbers.dtype.kind == "i":
+        low = numbers.min()
+        if int(numbers.max()) - int(low) < 2 * len(numbers):  # as most labels and lengths are
+            counts = np.bincount(numbers - low)
+            values = np.flatnonzero(counts)
+            return values.astype(numbers.dtype) + low, counts[values]
+    return np.unique(numbers, return_counts=True)

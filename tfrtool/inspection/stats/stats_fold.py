@@ -27,6 +27,7 @@ from tfrtool.inspection.stats.number_fold import EXACT_VALUES, NumberFold
 from tfrtool.inspection.stats.string_fold import StringFold, string_json
 from tfrtool.inspection.verify.payload_check import RecordFold
 from tfrtool.records.framing import Fault, Record
+from tfrtool.records.payloads import payloads_of
 
 _IMAGE_STARTS = b"\xff\x89GIMRB\0"
 """First bytes of images, and of little else."""
@@ -288,11 +289,13 @@ class StatsFold(RecordFold):
 
     def add(self, records: Sequence[Record], rejected: set[int]) -> None:
         """Add the columns of records."""
-        self._add([one for one in records if one.index not in rejected], rejected)
+        if rejected:
+            records = [one for one in records if one.index not in rejected]
+        self._add(records, rejected)
 
-    def _add(self, records: list[Record], rejected: set[int]) -> None:
+    def _add(self, records: Sequence[Record], rejected: set[int]) -> None:
         seen = ColumnsFold()
-        seen.add([record.payload for record in records])
+        seen.add(payloads_of(records))
         columns = seen.columns()
         if len(records) > columns.batch_records:  # a half of them may have fewer columns
             half = len(records) // 2
