@@ -200,7 +200,7 @@ def _packed(values: pa.Array) -> pa.Array:
 
     numbers = _numbers_in(values)
     if pa.types.is_float32(values.type):
-        sizes, out = np.full(len(numbers), 4), numbers.astype("<f4", copy=False)
+        sizes, out = np.full(len(numbers), 4, np.int64), numbers.astype("<f4", copy=False)
     else:
         bits = numbers.view(np.uint64)
         sizes = np.ones(len(bits), np.int64)
