@@ -53,6 +53,7 @@ def test_encoded_sound_and_video_are_played(tmp_path: Path, open_viewer: Open) -
         status, headers, body = _get(viewer, f"/media/0/0/{number}")
         assert (status, headers["content-type"], body) == (200, kind, data)
     table = viewer.get("/")
+    assert "audio/flac, 305 bytes" in table.text
     assert "video/mp4, 1.6 KiB" in table.text
     assert HEADERS["X-Content-Type-Options"] == "nosniff"
     assert "media-src 'self'" in HEADERS["Content-Security-Policy"]

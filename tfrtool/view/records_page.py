@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tfrtool.errors import TfrtoolError
+from tfrtool.examples.content import describe_bytes
 from tfrtool.inspection.table.record_query import Answer, Row, ShownColumns, answer, columns_of
 from tfrtool.inspection.table.record_table import OBJECT_CLASSES
 from tfrtool.view.column_heads import column_heads
@@ -133,7 +134,8 @@ def _cell(value: Any, *, in_struct: bool = False) -> str:
     if in_struct and isinstance(value, str):
         return json.dumps(short(value, 60), ensure_ascii=False)
     if isinstance(value, bytes):
-        return f"{len(value):,} bytes"
+        kind = describe_bytes(value)
+        return f"{kind}, {len(value):,} bytes" if "/" in kind else f"{len(value):,} bytes"
     if isinstance(value, bool):
         return str(value).lower()
     return (
