@@ -139,7 +139,7 @@ def test_random_features_come_back(tf: Any, seeds: range) -> None:  # noqa: ARG0
         assert again == [decode_example(payload) for payload in dataset.payloads], seed
 
 
-BATCHES = [range(50), *(more(range(first, first + 50)) for first in range(50, 500, 50))]
+BATCHES = [range(20), *(more(range(first, first + 40)) for first in range(20, 500, 40))]
 
 
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
