@@ -445,12 +445,14 @@ static void check_object(const char *at, const char *end, span payload) {
     CHECK(skip(&at, "}") && at == end);
 }
 
-/* Put frames of payloads into JSON, which has to say the same. */
+/* Put frames of payloads into JSON, which has to say the same: often several times, so that the
+ * text outgrows its room at any place. */
 static void check_json(const places *payloads) {
     growing framed = {0}, starts = {0}, json = {0};
     object describe = {.size = 0};
-    for (size_t i = 0; i < payloads->count; i++) {
-        span in = at_place(payloads, i);
+    size_t count = payloads->count * (1 + draw(9));
+    for (size_t i = 0; i < count; i++) {
+        span in = at_place(payloads, i % payloads->count);
         add_number(&starts, (int64_t)framed.size);
         add(&framed, (const uint8_t[HEADER]){0}, HEADER);
         add(&framed, in.at, (size_t)(in.end - in.at));
@@ -465,11 +467,11 @@ static void check_json(const places *payloads) {
         add(&json, bytes_in(found, 0), size_in(found, 0));
         add(&json, "", 1); /* numbers are read up to a character that is not part of them */
         size_t start = 0;
-        for (size_t i = 0; i < payloads->count; i++) {
+        for (size_t i = 0; i < count; i++) {
             size_t end = (size_t)number_in(found, 1, i);
             CHECK(start <= end && end < json.size);
             int flags = 0;
-            span in = at_place(payloads, i);
+            span in = at_place(payloads, i % payloads->count);
             CHECK(end == start || in.end - in.at <= most);
             if (end > start)
                 check_object((char *)json.bytes + start, (char *)json.bytes + end, in);
@@ -530,10 +532,14 @@ static void add_integer(growing *to) {
     add_varint(to, draw(4) ? value : ~value);
 }
 
+/* Add bytes, or text of which each character is escaped in JSON. */
 static void add_string(growing *to) {
+    static const char escaped[] = "\"\\\n\r\t";
     uint8_t bytes[200];
     size_t size = draw(8) ? draw(9) : draw(sizeof bytes);
-    for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)draw(256);
+    int is_text = !draw(4);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = is_text ? (uint8_t)escaped[draw(5)] : (uint8_t)draw(256);
     add_field(to, FIRST, bytes, size);
 }
 
