@@ -108,7 +108,7 @@ def test_the_slider_in_a_browser(tmp_path: Path, start_viewer: Start, open_page:
     page = _read(open_page(viewer.url), viewer)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(urljoin(viewer.url, page.get_attribute("tr:nth-child(3) th a", "href")))
+    page.goto(urljoin(viewer.url, page.get_attribute(".item:nth-child(3) > a", "href")))
     page.wait_for_load_state("networkidle")
     assert {one[-1] for one in asked if "/camera/" in one and "box" not in one} == {"0", "1"}
     page.focus("[name=step]")
