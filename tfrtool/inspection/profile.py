@@ -50,6 +50,9 @@ _BATCH_RECORDS, _BATCH_BYTES = 4096, 16 * 1024 * 1024
 _MANY_RECORDS = 2048
 """Records that are parsed one by one: to load NumPy takes longer."""
 
+_LONG_RECORD = 8192
+"""Bytes of a record above which a batch saves nothing: most of the time goes to its values."""
+
 _Fold = TypeVar("_Fold", bound=RecordFold)
 
 
@@ -116,7 +119,9 @@ class RecordSchema(RecordFold):
         self.sequences = self.schema.sequences > 0
 
     def _expects_many(self, records: Sequence[Record]) -> bool:
-        """Return whether there are many records, or will be if all have the size of these."""
+        """Return whether there are many short records, or will be if all have the size of these."""
+        if bytes_of(records) > _LONG_RECORD * len(records):
+            return False
         if self.schema.records >= _MANY_RECORDS:
             return True
         size = bytes_of(records) + FRAME_SIZE * len(records)
