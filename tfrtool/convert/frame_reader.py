@@ -186,7 +186,7 @@ class FrameReader:
         """Check a frame, and note a wrong checksum of its payload.
 
         Raises:
-            ShardError: the frame is no longer there.
+            ShardError: the shard has changed since it was scanned.
         """
         shard, end = self._shards[number], len(frame) - FOOTER_SIZE
         body = frame[HEADER_SIZE:end]

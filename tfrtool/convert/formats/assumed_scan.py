@@ -94,7 +94,7 @@ def _may_assume(request: ConvertRequest) -> bool:
 
 
 def _add_first(fold: ColumnsFold, path: AnyPath) -> bool:
-    """Add the first records of a shard to a fold; return whether there is no damage among them."""
+    """Add the first records of a shard to a fold; return whether all of them are intact."""
     records = size = 0
     for piece in read_pieces(path):
         if isinstance(piece, Fault):

@@ -234,9 +234,9 @@ def _regrouped(lists: pa.Array, parts: pa.Array) -> pa.Array:
 
 
 def _headed(parts: Sequence[pa.Array], *heads: _Head) -> pa.Array:
-    """Return messages, of which there are parts, with what stands before one of their size.
+    """Put a head, which depends on the size, before each of some messages that are there in parts.
 
-    Of several heads, which are copied together, each stands before those in front of it.
+    Several heads are copied together; each stands before the heads that precede it in ``heads``.
     """
     import pyarrow.compute as pc
 

@@ -121,7 +121,7 @@ class ColumnRange(NamedTuple):
         return f"list_bool_or([{self._of_value('x', item)} for x in {values}])"
 
     def _of_value(self, value: str, item: pa.DataType) -> str:
-        """Return the condition for a value of a type, which is no list."""
+        """Return the condition for a single value of a type that is not a list."""
         kind = value_kind(item)
         if self.in_bytes:
             if kind not in (ValueKind.TEXT, ValueKind.BYTES):

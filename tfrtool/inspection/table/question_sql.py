@@ -47,7 +47,7 @@ def question_sql(table: RecordTable, question: Question, label: str | None) -> Q
         label: the feature with the class of a record, if there is one.
 
     Raises:
-        UsageError: the condition is wrong, or there is no such column.
+        UsageError: the condition is wrong, or names an unknown column.
     """
     query = query_of(table)
     known = Question(**{name: getattr(question, name) for name in _COLUMNS})

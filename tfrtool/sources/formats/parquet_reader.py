@@ -219,7 +219,7 @@ def _check_unpacked(path: str | AnyPath, size: int, most: float) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str | AnyPath, *, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
-    """Open a Parquet file, of which some leaves are read as dictionaries."""
+    """Open a Parquet file, and read the leaves named ``dictionaries`` as dictionaries."""
     import pyarrow.parquet as pq
 
     with (
