@@ -203,7 +203,19 @@ def test_a_time_that_makes_no_sense(
     assert "invalid TFRTOOL_STORE_SECONDS 'soon'" in (capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("endpoint", ["", "localhost:9000", "http://"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "",
+        "localhost:9000",
+        "http://",
+        "http://[::1",
+        "http://[zz]",
+        "http://a b",
+        "http://a\n",
+        "http://x:99999",
+    ],
+)
 def test_an_endpoint_that_is_not_a_url(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ import re
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from obstore import store as stores
 
@@ -28,6 +29,11 @@ _ENDPOINTS = {
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
+
+_URL = (
+    r"https?://(?:[\w.~%!$&'()*+,;=:-]+@)?(?:[\w.-]+|\[[\da-fA-F:.]+\])(?::\d+)?"
+    r"(?:/[\w.~%!$&'()*+,;=:@/-]*)?"
+)
 
 _CREDENTIALS = (
     *("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
@@ -54,18 +60,29 @@ def library_for(scheme: str, authority: str, query: str) -> Any:
 
 
 def _endpoint(scheme: str) -> str | None:
-    """Return the address of the store in the environment; obstore panics at anything but a URL."""
+    """Return the address of the store in the environment; `UsageError` if it is not a URL."""
     endpoints = []
     for variable in _ENDPOINTS.get(scheme, ()):
         value = os.environ.get(variable)
         if value is None:
             continue
-        if not re.match(r"https?://[^/]", value):  # not printed: it may contain a password
+        if not _is_url(value):  # not printed: it may contain a password
             raise UsageError(
                 f"{variable} is not a URL", expected="http://HOST:PORT or https://HOST"
             )
         endpoints.append(value)
     return endpoints[0] if endpoints else None
+
+
+def _is_url(text: str) -> bool:
+    """Return whether a text is the URL of a server, by RFC 3986; obstore panics at others."""
+    if re.fullmatch(_URL, text, re.ASCII) is None:
+        return False
+    try:
+        port = urlsplit(text).port
+    except ValueError:  # the address in brackets is none, or the port is too large
+        return False
+    return port != 0
 
 
 def _patience() -> timedelta:
